@@ -1,0 +1,20 @@
+//! The words every part of weir shares: units, time, parameters, topology, scenario, records, statistics, models.
+//! No I/O and no threads live here; `cargo xtask tidy` checks it.
+
+pub mod evidence;
+pub mod fabric_page;
+pub mod metric;
+pub mod model;
+pub mod param;
+pub mod record;
+pub mod scenario;
+pub mod schedule;
+pub mod seed;
+pub mod statistics;
+pub mod time;
+pub mod topology;
+pub mod units;
+
+pub use param::{Kind, Param, Value, Values};
+pub use time::Instant;
+pub use units::{BitsPerSecond, Bytes, Hertz};

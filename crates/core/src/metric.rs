@@ -1,0 +1,40 @@
+//! Definitions of metrics. A metric that no entry declares cannot be emitted.
+
+use serde::Serialize;
+
+/// Which way is better, for comparisons and for colours in a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Higher,
+    Lower,
+    Neither,
+}
+
+/// What a metric's single values belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// One value a trial.
+    Trial,
+    /// One value a flow and trial.
+    Flow,
+    /// A distribution of many operations a trial, kept as a histogram.
+    Operation,
+    /// One value a port (directed link) and trial.
+    Port,
+    /// One value a host and trial.
+    Host,
+}
+
+/// A metric's definition; travels with the results in `metrics.json`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Metric {
+    /// `domain.quantity_unit`
+    pub name: &'static str,
+    /// `s`, `bit/s`, `B`, `1` for ratios, or a counted noun in the plural.
+    pub unit: &'static str,
+    pub better: Better,
+    pub scope: Scope,
+    pub definition: &'static str,
+}

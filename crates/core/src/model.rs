@@ -1,0 +1,1 @@
+//! The closed, cited list of models.

@@ -1,0 +1,317 @@
+//! What a run leaves behind: rows, series, the timeline, and the summary document `weir.summary/1`.
+//! Workers emit these; sinks render them; nothing else prints a number.
+
+use crate::topology::Topology;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub const SUMMARY_SCHEMA: &str = "weir.summary/1";
+
+/// One trial's value of one metric for one entity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// `trial`, a flow (`flow.left-0.right-0.3`), `host.NAME` or a directed link's name.
+    pub entity: String,
+    pub metric: String,
+    #[serde(flatten)]
+    pub value: Observed,
+}
+
+/// A single value, or a distribution where there are too many to keep one by one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Observed {
+    Value(f64),
+    Histogram(Histogram),
+}
+
+/// A distribution of durations in nanoseconds as sparse counts: `value_ns[i]` (the upper edge of an HDR bucket with three
+/// significant digits) was seen `count[i]` times. Mergeable by adding counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Histogram {
+    pub value_ns: Vec<u64>,
+    pub count: Vec<u64>,
+    /// Exact extremes and sum, which buckets would blur.
+    pub min_ns: u64,
+    pub max_ns: u64,
+    pub sum_ns: f64,
+}
+
+/// A series with true timestamps: `value[i]` was read at `t_ns[i]`, nanoseconds from the trial's start.
+/// Cumulative counters stay cumulative; whoever draws a rate takes differences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    pub entity: String,
+    /// For example `stream.received_bytes`, `tcp.congestion_window_segments`, `port.queue_bytes`, `host.cpu_ratio`.
+    pub name: String,
+    pub unit: String,
+    /// True for counters that only grow.
+    pub cumulative: bool,
+    pub t_ns: Vec<i64>,
+    pub value: Vec<f64>,
+}
+
+/// One step of one trial: a line of `trials.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    pub point: String,
+    pub configuration: String,
+    pub step: String,
+    /// From 0.
+    pub trial: u32,
+    pub valid: bool,
+    /// Why the trial is not averaged in, when it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Start of the step, nanoseconds from the trial's start.
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub limiting_factor: LimitingFactor,
+    pub rows: Vec<Row>,
+    /// What was asked for and what the kernel granted, and the like; by entity.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub granted: serde_json::Map<String, serde_json::Value>,
+}
+
+/// One series of one step of one trial: a line of `samples.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleRecord {
+    pub point: String,
+    pub trial: u32,
+    pub step: String,
+    #[serde(flatten)]
+    pub series: Series,
+}
+
+/// A line of `timeline.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimelineEvent {
+    /// Nanoseconds on the experiment's clock.
+    pub at_ns: u64,
+    /// A label in real time, RFC 3339 with microseconds.
+    pub utc: String,
+    /// `trial-start`, `step-start`, `step-end`, `trial-end`, `fault-start`, `fault-end`, `agent-lost`, `warning`, …
+    pub event: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Nanoseconds from the trial's start, where there is a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_ns: Option<i64>,
+    /// A sentence for people.
+    pub text: String,
+    /// The fault's name, the link, and the like.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub data: serde_json::Map<String, serde_json::Value>,
+}
+
+/// `plan.json`: what the run set out to do; lets a report draw the topology and name points not reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    pub scenario: String,
+    pub about: String,
+    pub origin: Option<String>,
+    pub scale: BTreeMap<String, f64>,
+    pub trials: u32,
+    pub trials_min: u32,
+    pub seed: u64,
+    pub configurations: Vec<ConfigurationRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationRecord {
+    pub id: String,
+    pub case: Option<String>,
+    pub topology: Topology,
+    pub steps: Vec<StepRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    pub name: String,
+    pub workload: String,
+    pub point: String,
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Host names, `[from, to]`.
+    pub pairs: Vec<[String; 2]>,
+    /// The framing ceiling of the sum of the flows, bit/s, where the workload has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_bits_per_second: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Pass,
+    Fail,
+    Inconclusive,
+}
+
+/// The closed list of DESIGN section 15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Factor {
+    SourceApplication,
+    SenderCpu,
+    SendBuffer,
+    ReceiveWindow,
+    Loss,
+    Reordering,
+    ReceiverCpu,
+    ReceiverApplication,
+    LinkRate,
+    Queue,
+    DiskRead,
+    DiskWrite,
+    Metadata,
+    Scheduler,
+    Credits,
+    GeneratorLimited,
+    EmulatorLimited,
+    Unknown,
+}
+
+impl Factor {
+    pub const ALL: [Factor; 18] = [
+        Factor::SourceApplication,
+        Factor::SenderCpu,
+        Factor::SendBuffer,
+        Factor::ReceiveWindow,
+        Factor::Loss,
+        Factor::Reordering,
+        Factor::ReceiverCpu,
+        Factor::ReceiverApplication,
+        Factor::LinkRate,
+        Factor::Queue,
+        Factor::DiskRead,
+        Factor::DiskWrite,
+        Factor::Metadata,
+        Factor::Scheduler,
+        Factor::Credits,
+        Factor::GeneratorLimited,
+        Factor::EmulatorLimited,
+        Factor::Unknown,
+    ];
+    /// `link-rate`, as scenarios and records write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Factor::SourceApplication => "source-application",
+            Factor::SenderCpu => "sender-cpu",
+            Factor::SendBuffer => "send-buffer",
+            Factor::ReceiveWindow => "receive-window",
+            Factor::Loss => "loss",
+            Factor::Reordering => "reordering",
+            Factor::ReceiverCpu => "receiver-cpu",
+            Factor::ReceiverApplication => "receiver-application",
+            Factor::LinkRate => "link-rate",
+            Factor::Queue => "queue",
+            Factor::DiskRead => "disk-read",
+            Factor::DiskWrite => "disk-write",
+            Factor::Metadata => "metadata",
+            Factor::Scheduler => "scheduler",
+            Factor::Credits => "credits",
+            Factor::GeneratorLimited => "generator-limited",
+            Factor::EmulatorLimited => "emulator-limited",
+            Factor::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LimitingFactor {
+    pub name: Factor,
+    /// Share of the evidence that speaks for it, 0 to 1.
+    pub confidence: f64,
+    pub evidence: Vec<String>,
+}
+
+/// `summary.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub schema: String,
+    pub scenario: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scale: BTreeMap<String, f64>,
+    pub verdict: Verdict,
+    pub criteria: Vec<CriterionResult>,
+    pub points: Vec<PointSummary>,
+    pub warnings: Vec<String>,
+    /// Folder of the results; absent for a measurement that keeps none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CriterionResult {
+    pub text: String,
+    /// Absent for a criterion on the limiting factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// `{"at_most": 0.1}`, `{"between": [1, 2]}`, `{"limiting_factor": "loss"}`; in the metric's base unit.
+    pub bound: serde_json::Map<String, serde_json::Value>,
+    /// What was judged; for a limiting factor its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<serde_json::Value>,
+    /// 95 % interval over trials; from five trials on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// Range over trials, where there are fewer than five.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+    pub verdict: Verdict,
+    pub why: String,
+    /// Points it was judged on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointSummary {
+    pub id: String,
+    pub step: String,
+    pub case: Option<String>,
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    pub trials: u32,
+    pub valid_trials: u32,
+    pub metrics: BTreeMap<String, MetricSummary>,
+    pub limiting_factor: LimitingFactor,
+}
+
+/// Statistics of one metric over all valid trials of a point. For metrics of a port the name carries the entity:
+/// `port.load_ratio@link.wan.forward`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricSummary {
+    pub unit: String,
+    pub n: u64,
+    pub min: f64,
+    pub mean: f64,
+    pub median: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+    /// 95 % interval of the mean, resampling trials; from five trials on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// Range of the trials' means, below five trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factors_name_is_the_same_in_code_and_in_json() {
+        for factor in Factor::ALL {
+            assert_eq!(serde_json::to_value(factor).unwrap(), factor.name());
+        }
+    }
+}

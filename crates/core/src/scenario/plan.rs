@@ -1,0 +1,171 @@
+//! The resolved scenario: what the run state machine works from.
+
+use crate::metric::Metric;
+use crate::param::{Param, Value, Values};
+use crate::topology::Topology;
+use crate::units::BitsPerSecond;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a scenario needs to know of a workload to check a step; handed in by the registry, since core knows none.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkloadSchema {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Parameters beyond the common keys of a step.
+    pub params: &'static [Param],
+    pub metrics: &'static [Metric],
+}
+
+/// What the command line changes.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `PATH=VALUE`, in order.
+    pub sets: Vec<String>,
+    pub trials: Option<u32>,
+    pub seed: Option<u64>,
+    pub short: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub name: String,
+    pub about: String,
+    pub origin: Option<String>,
+    pub scale: BTreeMap<String, f64>,
+    pub trials: u32,
+    pub trials_min: u32,
+    pub seed: u64,
+    /// Case × combination, in file order.
+    pub configurations: Vec<Configuration>,
+    pub criteria: Vec<Criterion>,
+    /// Criteria left out of the short form or without a point in it: their texts.
+    pub not_judged: Vec<String>,
+    /// The scenario with overrides applied and every default spelled out; running it again repeats the run.
+    pub resolved: String,
+    pub warnings: Vec<String>,
+}
+
+/// One lab with one set of parameters; all steps run in it, one trial after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// `case` and parameters, `as-built/pairs=9`; empty text when there is only one.
+    pub id: String,
+    pub case: Option<String>,
+    /// Swept parameters by dimension name, and what the case sets, by last word of the path.
+    pub parameters: BTreeMap<String, Value>,
+    pub topology: Topology,
+    pub steps: Vec<Step>,
+    pub faults: Vec<Fault>,
+    /// `metric.statistic` to value in the metric's base unit.
+    pub published: BTreeMap<String, f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub name: String,
+    pub workload: String,
+    /// The point this step is of its configuration: `STEP` or `STEP/case,pairs=13`.
+    pub point: String,
+    /// Hosts by index in the topology, `(from, to)`; already cut to `pairs`.
+    pub pairs: Vec<(usize, usize)>,
+    pub start: StepStart,
+    /// Common keys and the workload's own, defaults filled in. Common ones: `duration`, `bytes`, `count`, `warm_up`, `streams`,
+    /// `interval`, `tcp` (a table), `pairs`.
+    pub values: Values,
+    /// What identifies the point in `where` and in the summary's `parameters`.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepStart {
+    /// When the step at this index has ended; `None` for the first.
+    After(Option<usize>),
+    /// From the trial's start.
+    At(Duration),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    pub name: String,
+    pub at: Duration,
+    /// `at` counts from this step's start instead of the trial's.
+    pub step: Option<usize>,
+    pub every: Option<Duration>,
+    /// Directed links by index.
+    pub on: Vec<usize>,
+    /// As written, for people: `link.wan`.
+    pub on_text: String,
+    pub action: FaultAction,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum FaultAction {
+    Outage { duration: Duration },
+    Rate { to: BitsPerSecond, duration: Duration },
+    Delay { add: Duration, duration: Duration },
+    Loss { ratio: f64, duration: Duration },
+}
+
+impl FaultAction {
+    pub fn duration(&self) -> Duration {
+        match self {
+            FaultAction::Outage { duration }
+            | FaultAction::Rate { duration, .. }
+            | FaultAction::Delay { duration, .. }
+            | FaultAction::Loss { duration, .. } => *duration,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Criterion {
+    pub text: String,
+    /// `None` for a bound on the limiting factor.
+    pub metric: Option<String>,
+    /// `mean` unless the metric's name said otherwise: `median`, `p99`, `cv`, `spread`, …
+    pub statistic: String,
+    pub on: Option<String>,
+    pub select: Select,
+    pub minus: Option<Reference>,
+    pub of: Option<Reference>,
+    /// Divide by this parameter of the point after `of`.
+    pub per: Option<String>,
+    pub bound: Bound,
+    pub confident: bool,
+    pub trials_min: Option<u32>,
+    /// Line in the scenario file, for messages.
+    pub line: usize,
+}
+
+/// Which points: every condition must hold. `step` is a condition like the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Select {
+    /// Any of these cases; empty: any.
+    pub cases: Vec<String>,
+    pub parameters: BTreeMap<String, Condition>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    OneOf(Vec<Value>),
+    Range { from: Value, to: Value },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reference {
+    Ceiling,
+    /// The point of the same case (and step) with these parameters; others as in the point judged.
+    Point(BTreeMap<String, Value>),
+    /// The same parameters in another case.
+    Case(String),
+    Published,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+    Between(f64, f64),
+    LimitingFactor(String),
+}

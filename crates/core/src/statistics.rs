@@ -1,0 +1,1 @@
+//! Statistics: summaries, bootstrap intervals over trials.

@@ -1,0 +1,337 @@
+//! A lab as resolved from a scenario: every default filled in, every name checked, hosts numbered.
+//! The lab builds it, the fabric emulates it, models compute ceilings on it, the report draws it.
+
+use crate::units::{BitsPerSecond, Bytes};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// Bytes that Ethernet adds to each IP packet on the wire: preamble and start 8, header 14, check 4, gap 12.
+pub const ETHERNET_FRAMING_BYTES: u32 = 38;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    pub sites: Vec<Site>,
+    /// In site order; `SITE-NUMBER`.
+    pub hosts: Vec<Host>,
+    /// Between sites.
+    pub links: Vec<Link>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Site {
+    pub name: String,
+    pub tcp_profile: TcpProfile,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpProfile {
+    /// The kernel's defaults.
+    Stock,
+    /// Cubic; socket memory up to four times the longest path's bandwidth-delay product.
+    Modern,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    pub name: String,
+    /// Index into `Topology::sites`.
+    pub site: usize,
+    pub access: Access,
+}
+
+/// A host's own link to its site's switch; both directions alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Access {
+    /// `None`: as fast as the machine.
+    pub rate: Option<BitsPerSecond>,
+    /// One way, in nanoseconds.
+    pub delay_ns: u64,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// Towards the switch: `None` holds packets back like a real interface and drops none. From the switch to the host:
+    /// `None` is the default link queue.
+    pub queue: Option<Queue>,
+    pub framing_bytes: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    pub name: String,
+    /// Indices into `Topology::sites`; forward is from the first to the second.
+    pub between: [usize; 2],
+    pub forward: Direction,
+    pub backward: Direction,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Direction {
+    pub rate: Option<BitsPerSecond>,
+    /// Propagation, one way, in nanoseconds.
+    pub delay_ns: u64,
+    /// Probability that a packet is lost on the wire.
+    pub loss: f64,
+    /// Always resolved: the default is one bandwidth-delay product of the longest path, at least 256 KiB.
+    pub queue: Queue,
+    pub framing_bytes: u32,
+}
+
+/// A drop-tail queue. A packet that does not fit is dropped; whichever limit is met first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// IP bytes waiting, the packet being sent not counted.
+    pub bytes: Option<Bytes>,
+    pub packets: Option<u64>,
+}
+
+/// Where a directed link runs from or to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Host(usize),
+    Site(usize),
+}
+
+/// One direction of an access or inter-site link, in the order every part of weir numbers them:
+/// for each host `host.H.access.forward` (to the switch) and `host.H.access.backward` (to the host), then for each
+/// link `link.L.forward` and `link.L.backward`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectedLink {
+    pub name: String,
+    pub from: End,
+    pub to: End,
+    pub rate: Option<BitsPerSecond>,
+    pub delay_ns: u64,
+    pub loss: f64,
+    /// `None`: holds packets back and never drops.
+    pub queue: Option<Queue>,
+    pub framing_bytes: u32,
+    pub mtu: u32,
+}
+
+impl Topology {
+    /// Number of directed links.
+    pub fn directed_count(&self) -> usize {
+        2 * (self.hosts.len() + self.links.len())
+    }
+
+    /// All directed links, numbered as `DirectedLink` says.
+    pub fn directed_links(&self) -> Vec<DirectedLink> {
+        let mut all = Vec::with_capacity(self.directed_count());
+        for (index, host) in self.hosts.iter().enumerate() {
+            let access = &host.access;
+            let one_way = |name: &str, from, to, queue| DirectedLink {
+                name: format!("host.{}.access.{name}", host.name),
+                from,
+                to,
+                rate: access.rate,
+                delay_ns: access.delay_ns,
+                loss: 0.0,
+                queue,
+                framing_bytes: access.framing_bytes,
+                mtu: access.mtu,
+            };
+            let down = access.queue.unwrap_or_else(|| self.default_queue(access.rate));
+            all.push(one_way("forward", End::Host(index), End::Site(host.site), access.queue));
+            all.push(one_way("backward", End::Site(host.site), End::Host(index), Some(down)));
+        }
+        for link in &self.links {
+            for (name, direction, [from, to]) in [
+                ("forward", &link.forward, link.between),
+                ("backward", &link.backward, [link.between[1], link.between[0]]),
+            ] {
+                all.push(DirectedLink {
+                    name: format!("link.{}.{name}", link.name),
+                    from: End::Site(from),
+                    to: End::Site(to),
+                    rate: direction.rate,
+                    delay_ns: direction.delay_ns,
+                    loss: direction.loss,
+                    queue: Some(direction.queue),
+                    framing_bytes: direction.framing_bytes,
+                    mtu: link.mtu,
+                });
+            }
+        }
+        all
+    }
+
+    /// The default drop-tail queue of a link with this rate: one bandwidth-delay product of the longest path, at least
+    /// 256 KiB.
+    pub fn default_queue(&self, rate: Option<BitsPerSecond>) -> Queue {
+        // A link without a rate never queues; the figure only bounds a burst while the fabric is late.
+        let rate = rate.unwrap_or(BitsPerSecond(10_000_000_000));
+        let bytes = rate.as_f64() / 8.0 * self.longest_rtt().as_secs_f64();
+        Queue { bytes: Some(Bytes((bytes as u64).max(256 * 1024))), packets: None }
+    }
+
+    /// The largest round trip between any two hosts (propagation only).
+    pub fn longest_rtt(&self) -> Duration {
+        let mut longest = Duration::ZERO;
+        for from in 0..self.hosts.len() {
+            for to in 0..self.hosts.len() {
+                if from != to {
+                    longest = longest.max(self.rtt(from, to).unwrap_or_default());
+                }
+            }
+        }
+        longest
+    }
+
+    /// Propagation there and back between two hosts; `None` if there is no path.
+    pub fn rtt(&self, from: usize, to: usize) -> Option<Duration> {
+        let there = self.path(from, to)?;
+        let back = self.path(to, from)?;
+        Some(Duration::from_nanos(there.iter().chain(&back).map(|index| self.delay_ns(*index)).sum()))
+    }
+
+    fn delay_ns(&self, directed: usize) -> u64 {
+        let access_count = 2 * self.hosts.len();
+        if directed < access_count {
+            return self.hosts[directed / 2].access.delay_ns;
+        }
+        let link = &self.links[(directed - access_count) / 2];
+        if directed % 2 == 0 { link.forward.delay_ns } else { link.backward.delay_ns }
+    }
+
+    /// The directed links a packet from host `from` to host `to` passes, by index, fewest links first and the order in the
+    /// file where two paths tie. `None` if there is no path; empty for a host and itself.
+    pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        if from == to {
+            return Some(Vec::new());
+        }
+        let mut path = vec![2 * from];
+        path.extend(self.site_path(self.hosts[from].site, self.hosts[to].site)?);
+        path.push(2 * to + 1);
+        Some(path)
+    }
+
+    /// Directed links from one site's switch to another's.
+    pub fn site_path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut arrived_by: Vec<Option<(usize, usize)>> = vec![None; self.sites.len()];
+        let mut reached = vec![false; self.sites.len()];
+        let mut frontier = VecDeque::from([from]);
+        reached[from] = true;
+        while let Some(site) = frontier.pop_front() {
+            for (index, link) in self.links.iter().enumerate() {
+                for (side, direction) in [(0, 0), (1, 1)] {
+                    let (here, there) = (link.between[side], link.between[1 - side]);
+                    if here == site && !reached[there] {
+                        reached[there] = true;
+                        arrived_by[there] = Some((site, 2 * (self.hosts.len() + index) + direction));
+                        frontier.push_back(there);
+                    }
+                }
+            }
+        }
+        if !reached[to] {
+            return None;
+        }
+        let mut path = Vec::new();
+        let mut site = to;
+        while let Some((before, directed)) = arrived_by[site] {
+            path.push(directed);
+            site = before;
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    pub fn host_index(&self, name: &str) -> Option<usize> {
+        self.hosts.iter().position(|host| host.name == name)
+    }
+
+    /// The host's IPv4 address inside the lab: 10.64.0.0/10, 4,094 hosts at most.
+    /// The same number is the last part of its IPv6 address.
+    pub fn ipv4(host: usize) -> Ipv4Addr {
+        let number = u32::try_from(host).expect("a lab has at most a few thousand hosts") + 1;
+        Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 64, 0, 0)) + number)
+    }
+    pub fn ipv6(host: usize) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0x6569, 0x7200, 0, 0, 0, 0, u16::try_from(host + 1).expect("few hosts"))
+    }
+    /// The host that has this address, if any.
+    pub fn host_of_ipv4(&self, address: Ipv4Addr) -> Option<usize> {
+        let number = u32::from(address).checked_sub(u32::from(Ipv4Addr::new(10, 64, 0, 1)))? as usize;
+        (number < self.hosts.len()).then_some(number)
+    }
+}
+
+#[cfg(test)]
+pub mod sample {
+    //! Small topologies for tests.
+    use super::*;
+
+    /// Two sites of one host each, 10 Gbit/s access with 20 µs, one link.
+    pub fn two_sites(rate: u64, rtt: Duration, mtu: u32) -> Topology {
+        let access = Access {
+            rate: Some(BitsPerSecond(10_000_000_000)),
+            delay_ns: 20_000,
+            mtu,
+            queue: None,
+            framing_bytes: ETHERNET_FRAMING_BYTES,
+        };
+        let direction = Direction {
+            rate: Some(BitsPerSecond(rate)),
+            delay_ns: u64::try_from(rtt.as_nanos()).unwrap() / 2,
+            loss: 0.0,
+            queue: Queue { bytes: Some(Bytes(2 << 20)), packets: None },
+            framing_bytes: ETHERNET_FRAMING_BYTES,
+        };
+        let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+        let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
+        Topology {
+            sites: vec![site("left"), site("right")],
+            hosts: vec![host("left-0", 0), host("right-0", 1)],
+            links: vec![Link {
+                name: "wan".to_owned(),
+                between: [0, 1],
+                forward: direction.clone(),
+                backward: direction,
+                mtu,
+            }],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_runs_over_access_trunk_access() {
+        let topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
+        let names: Vec<String> = topology.directed_links().into_iter().map(|link| link.name).collect();
+        let path: Vec<&str> =
+            topology.path(0, 1).unwrap().into_iter().map(|index| names[index].as_str()).collect();
+        assert_eq!(path, ["host.left-0.access.forward", "link.wan.forward", "host.right-0.access.backward"]);
+        let back: Vec<&str> =
+            topology.path(1, 0).unwrap().into_iter().map(|index| names[index].as_str()).collect();
+        assert_eq!(back, ["host.right-0.access.forward", "link.wan.backward", "host.left-0.access.backward"]);
+        assert_eq!(topology.rtt(0, 1).unwrap(), Duration::from_micros(16_080));
+    }
+
+    #[test]
+    fn sites_without_a_link_have_no_path_and_three_in_a_row_do() {
+        let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
+        topology.sites.push(Site { name: "far".to_owned(), tcp_profile: TcpProfile::Stock });
+        assert_eq!(topology.site_path(0, 2), None);
+        let mut second = topology.links[0].clone();
+        second.between = [2, 1];
+        topology.links.push(second);
+        assert_eq!(topology.site_path(0, 2).unwrap(), vec![4, 7]);
+    }
+
+    #[test]
+    fn an_address_names_its_host_and_no_other() {
+        let topology = sample::two_sites(1, Duration::ZERO, 1500);
+        assert_eq!(topology.host_of_ipv4(Topology::ipv4(1)), Some(1));
+        assert_eq!(topology.host_of_ipv4(Topology::ipv4(2)), None);
+        assert_eq!(topology.host_of_ipv4(Ipv4Addr::new(9, 9, 9, 9)), None);
+    }
+}

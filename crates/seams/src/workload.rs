@@ -1,0 +1,232 @@
+//! Workload: what generates load.
+//!
+//! A step is carried out in four movements. The coordinator asks the workload for `assignments`, one for each host that
+//! takes part, in stages: an acceptor is prepared before those who connect to it. Each agent turns its assignment into a
+//! `Task` (sockets bound or connected, memory allocated) and says where it may be reached. At the agreed instant every
+//! task runs. Afterwards the coordinator hands all outcomes to `derive`, which computes what no single host can know.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+use thiserror::Error;
+use weir_core::metric::Metric;
+use weir_core::record::{Row, Series};
+use weir_core::{Instant, Values};
+
+/// What one host is asked to do in a step; travels to its agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Assignment {
+    pub workload: String,
+    pub step: String,
+    /// Host name, as records name it.
+    pub host: String,
+    /// Lower stages are prepared first; their addresses are known to later ones.
+    pub stage: u8,
+    /// The workload's own: `accept`, `connect`, …
+    pub role: String,
+    pub values: Values,
+    /// Where prepared tasks of lower stages may be reached, by host name: filled in by the coordinator.
+    #[serde(default)]
+    pub peers: BTreeMap<String, String>,
+    /// Secret of this run, hexadecimal; both ends prove that they know it before a byte is measured.
+    pub key: String,
+    /// The workload's own further details.
+    pub body: serde_json::Value,
+}
+
+/// A step as the coordinator plans it.
+#[derive(Clone, Debug)]
+pub struct StepRequest<'a> {
+    pub step: &'a str,
+    pub values: &'a Values,
+    /// Host names and data addresses, `(from, to)`.
+    pub pairs: Vec<(Peer, Peer)>,
+    /// Hexadecimal.
+    pub key: &'a str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    pub host: String,
+    pub address: IpAddr,
+}
+
+/// How long a step will take and move; for the plan line, progress and the validity of trials.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    pub duration: Duration,
+    /// True when the duration is a bound that a valid trial keeps to within 1 %.
+    pub duration_bounded: bool,
+    pub bytes: Option<u64>,
+}
+
+/// A fault's effect on the step, on the trial's clock, for metrics such as the recovery time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultWindow {
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// What the coordinator knows when it asks for derived metrics.
+#[derive(Clone, Debug)]
+pub struct DeriveContext<'a> {
+    pub values: &'a Values,
+    /// Start of the step in the trial's clock, ns.
+    pub start_ns: i64,
+    pub faults: &'a [FaultWindow],
+}
+
+/// What one host measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    pub host: String,
+    pub role: String,
+    /// When the load itself ran, ns on the host's monotonic clock.
+    pub started_ns: u64,
+    pub ended_ns: u64,
+    pub rows: Vec<Row>,
+    /// Timestamps in ns on the host's monotonic clock; the coordinator shifts them to the trial's.
+    pub series: Vec<Series>,
+    /// What the kernel granted, by entity.
+    #[serde(default)]
+    pub granted: serde_json::Map<String, serde_json::Value>,
+    /// What `derive` needs beyond that.
+    #[serde(default)]
+    pub body: serde_json::Value,
+    /// Failures that did not end the task: errno, time, operation, host.
+    #[serde(default)]
+    pub failures: Vec<String>,
+}
+
+/// Metrics that need more than one host's view, and further series for the report.
+#[derive(Clone, Debug, Default)]
+pub struct Derived {
+    pub rows: Vec<Row>,
+    pub series: Vec<Series>,
+    /// Why the trial must not count, if so.
+    pub invalid: Option<String>,
+    /// Facts for the limiting factor: TCP times and counts summed over the steady state of all flows.
+    pub transport: Option<weir_core::evidence::TransportFacts>,
+}
+
+#[derive(Clone, Debug, Error, PartialEq, Serialize, Deserialize)]
+#[error("{text}")]
+pub struct WorkloadError {
+    /// What happened, where, and what to do.
+    pub text: String,
+    /// True when a retry of the trial could help; false when the scenario or the machine is wrong.
+    pub retry: bool,
+}
+
+impl WorkloadError {
+    pub fn stop(text: impl Into<String>) -> Self {
+        WorkloadError { text: text.into(), retry: false }
+    }
+    pub fn retry(text: impl Into<String>) -> Self {
+        WorkloadError { text: text.into(), retry: true }
+    }
+}
+
+/// The plan of a step and the meaning of its results; pure.
+pub trait Workload: Sync {
+    fn metrics(&self) -> &'static [Metric];
+    /// Refuses parameters that contradict each other, in words that name the keys.
+    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError>;
+    fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
+    fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived;
+    /// In the agent: binds or connects and allocates; nothing is measured yet.
+    fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError>;
+}
+
+/// A prepared part of a step on one host.
+pub trait Task: Send {
+    /// Where peers of later stages reach this task (`ADDRESS:PORT`), if they do.
+    fn address(&self) -> Option<String>;
+    /// Carries the step out: waits for `control.start_at()`, loads, drains, reports. Returns soon after `control` says stop
+    /// (what is under way is drained and reported) and at once after it says abort.
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError>;
+}
+
+/// How a running task is steered and watched; shared between the agent's control thread and the task's threads.
+#[derive(Debug, Default)]
+pub struct Control {
+    start_at_ns: AtomicU64,
+    /// 0 run, 1 stop and drain, 2 abort.
+    order: AtomicU8,
+    /// Payload bytes (or operations) received so far, for live progress.
+    progress: AtomicU64,
+}
+
+impl Control {
+    pub fn new(start_at: Instant) -> Arc<Self> {
+        let control = Control::default();
+        control.start_at_ns.store(start_at.as_ns(), Ordering::Relaxed);
+        Arc::new(control)
+    }
+    /// On the host's monotonic clock.
+    pub fn start_at(&self) -> Instant {
+        Instant::from_ns(self.start_at_ns.load(Ordering::Relaxed))
+    }
+    pub fn stop(&self) {
+        self.order.fetch_max(1, Ordering::Relaxed);
+    }
+    pub fn abort(&self) {
+        self.order.store(2, Ordering::Relaxed);
+    }
+    /// The load should end now; drain and report.
+    pub fn stopping(&self) -> bool {
+        self.order.load(Ordering::Relaxed) >= 1
+    }
+    /// Give up; nothing will be kept.
+    pub fn aborted(&self) -> bool {
+        self.order.load(Ordering::Relaxed) >= 2
+    }
+    pub fn advance(&self, by: u64) {
+        self.progress.fetch_add(by, Ordering::Relaxed);
+    }
+    pub fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
+    }
+}
+
+/// An implementation in the registry.
+pub type WorkloadEntry = crate::Entry<&'static dyn Workload>;
+
+/// Claims every workload must keep; called by each crate that has some, and by adapters.
+pub mod conformance {
+    use super::WorkloadEntry;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+    use weir_core::Values;
+
+    /// Declarations are complete and consistent, and the defaults give an estimate.
+    pub fn check(entries: &[WorkloadEntry]) {
+        for entry in entries {
+            let name = entry.name;
+            assert!(!entry.about.is_empty(), "{name}: no description");
+            let mut seen = BTreeSet::new();
+            for param in entry.params {
+                assert!(seen.insert(param.name), "{name}: parameter {} is declared twice", param.name);
+                assert!(
+                    !param.about.is_empty(),
+                    "{name}: parameter {} says nothing about itself",
+                    param.name
+                );
+            }
+            let mut values = Values::defaults(entry.params);
+            values.set("duration", weir_core::Value::Duration(Duration::from_secs(1)));
+            let mut metrics = BTreeSet::new();
+            for metric in entry.build.metrics() {
+                assert!(metrics.insert(metric.name), "{name}: metric {} is defined twice", metric.name);
+                assert!(metric.name.contains('.'), "{name}: metric {} has no domain", metric.name);
+                assert!(!metric.definition.is_empty(), "{name}: metric {} is not defined", metric.name);
+            }
+            let estimate = entry.build.estimate(&values, 1, Duration::from_millis(1));
+            assert!(estimate.is_ok(), "{name}: defaults are refused: {estimate:?}");
+        }
+    }
+}
