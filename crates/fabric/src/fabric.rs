@@ -1,0 +1,183 @@
+//! The links of a lab and the switches between them.
+
+use crate::action::{Action, DropReason};
+use crate::calendar::{Calendar, NEVER, is_arrival, key_ns};
+use crate::counters::{LinkCounters, Totals};
+use crate::link::{Link, Out};
+use crate::packet::{Packet, PacketMeta};
+use crate::route::Routes;
+use crate::timeline::Timeline;
+use weir_core::Instant;
+use weir_core::schedule::Change;
+use weir_core::topology::{End, Topology};
+
+/// Moves packets over a topology's directed links, numbered as `Topology::directed_links`.
+///
+/// Time comes from the caller and never runs backwards here: an earlier `now` than one already seen counts as that one.
+/// Calls may come late; every departure follows from the one before, not from the time of the call.
+#[derive(Debug)]
+pub struct Fabric {
+    links: Vec<Link>,
+    /// Where each link leads.
+    ends: Vec<End>,
+    /// The site of each host.
+    sites: Vec<usize>,
+    routes: Routes,
+    calendar: Calendar,
+    timeline: Timeline,
+    out: Out,
+    clock_ns: u64,
+}
+
+impl Fabric {
+    /// Each link draws from a generator of its own, split from `seed` by the link's name.
+    pub fn new(topology: &Topology, seed: u64) -> Self {
+        let directed = topology.directed_links();
+        Fabric {
+            ends: directed.iter().map(|link| link.to).collect(),
+            sites: topology.hosts.iter().map(|host| host.site).collect(),
+            routes: Routes::new(topology),
+            calendar: Calendar::new(directed.len()),
+            timeline: Timeline::default(),
+            out: Out::default(),
+            clock_ns: 0,
+            links: directed.into_iter().enumerate().map(|(index, own)| Link::new(index, own, seed)).collect(),
+        }
+    }
+
+    /// Takes a buffer that `host` sent at `now`, after carrying out everything planned up to then.
+    ///
+    /// Panics if there is no such host; a destination that does not exist is `DropReason::Unroutable`.
+    pub fn ingress(&mut self, host: usize, buffer: u32, meta: PacketMeta, now: Instant) {
+        self.advance(now);
+        let packet = Packet::whole(buffer, &meta);
+        self.out.totals.entered += u64::from(packet.count);
+        let link = 2 * host;
+        if meta.to == host || self.routes.next(self.sites[host], meta.to).is_none() {
+            self.out.totals.unroutable += u64::from(packet.count);
+            let at = Instant::from_ns(self.clock_ns);
+            self.out.actions.push_back(Action::Drop { packet, link, reason: DropReason::Unroutable, at });
+            return;
+        }
+        self.enter(link, packet, self.clock_ns);
+    }
+
+    /// When something is to be carried out next; `None` if nothing is planned.
+    pub fn wake_at(&self) -> Option<Instant> {
+        let (key, _) = self.calendar.first();
+        let event_ns = (key != NEVER).then_some(key_ns(key));
+        let next_ns = match (event_ns, self.timeline.next_at_ns()) {
+            (Some(event), Some(change)) => Some(event.min(change)),
+            (event, change) => event.or(change),
+        };
+        next_ns.map(Instant::from_ns)
+    }
+
+    /// Carries out everything planned up to and including `now`, in time order. At one instant changes come first, then
+    /// departures, then arrivals, and among these the lower link first.
+    pub fn advance(&mut self, now: Instant) {
+        let now_ns = now.as_ns();
+        loop {
+            let (key, link) = self.calendar.first();
+            let at_ns = key_ns(key);
+            if let Some(change) = self.timeline.take_due(now_ns.min(at_ns)) {
+                self.links[change.link].set(change.set);
+                continue;
+            }
+            if at_ns > now_ns || key == NEVER {
+                break;
+            }
+            if is_arrival(key) {
+                self.arrive_at_end(link, at_ns);
+            } else {
+                self.links[link].depart(at_ns, &mut self.out);
+                self.calendar.set(link, self.links[link].next_key());
+            }
+        }
+        self.clock_ns = self.clock_ns.max(now_ns);
+    }
+
+    #[inline]
+    fn arrive_at_end(&mut self, link: usize, at_ns: u64) {
+        let emerged = self.links[link].emerge();
+        self.calendar.set(link, self.links[link].next_key());
+        let Some(packet) = emerged else { return };
+        match self.ends[link] {
+            End::Host(host) => {
+                self.out.totals.delivered += u64::from(packet.count);
+                let planned = Instant::from_ns(at_ns);
+                self.out.actions.push_back(Action::Deliver { host, packet, planned });
+            }
+            End::Site(site) => {
+                let next = self.routes.next(site, packet.to as usize);
+                self.enter(next.expect("a packet enters only where its whole path exists"), packet, at_ns);
+            }
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, link: usize, packet: Packet, at_ns: u64) {
+        self.links[link].arrive(at_ns, packet, &mut self.out);
+        self.calendar.set(link, self.links[link].next_key());
+    }
+
+    /// The next thing to do, in the order in which it came about; `None` when all has been done.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.out.actions.pop_front()
+    }
+
+    /// Plans changes at their absolute times, beside those already planned; one in the past is carried out at once. A
+    /// change of a link that does not exist changes nothing.
+    pub fn schedule(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Some(link) = self.links.get_mut(change.link) {
+                link.expect(change.set);
+            }
+        }
+        let link_count = self.links.len();
+        self.timeline.extend(changes.iter().filter(|change| change.link < link_count).cloned());
+        while let Some(change) = self.timeline.take_due(self.clock_ns) {
+            self.links[change.link].set(change.set);
+        }
+    }
+
+    /// Forgets the changes still to come and restores every link's own settings.
+    pub fn clear_schedule(&mut self) {
+        self.timeline.clear();
+        for link in &mut self.links {
+            link.restore();
+        }
+    }
+
+    /// Panics if there is no such link.
+    pub fn counters(&self, link: usize) -> &LinkCounters {
+        &self.links[link].counters
+    }
+
+    /// Counts over all links.
+    pub fn totals(&self) -> &Totals {
+        &self.out.totals
+    }
+
+    /// Directed links.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether super-packets are split when they enter directed link `link`.
+    pub fn splits(&self, link: usize) -> bool {
+        self.links[link].splits()
+    }
+
+    /// Segments inside: waiting, being sent, propagating.
+    pub fn queued_segments(&self) -> u64 {
+        let Totals { entered, delivered, dropped, unroutable } = self.out.totals;
+        entered - delivered - dropped - unroutable
+    }
+
+    /// IP bytes that wait for the host's own link to its switch. A shell that stops reading from the host while they are
+    /// many makes the host's own interface queue hold packets back, as a real one does.
+    pub fn hold_bytes(&self, host: usize) -> u64 {
+        self.links[2 * host].counters.queue_bytes
+    }
+}
