@@ -1,1 +1,15 @@
-//! See docs/specs.
+//! Linux mechanisms: sockets and `TCP_INFO`, namespaces, TUN devices, shared memory, processes, clocks.
+//! Every `unsafe` of weir is in this crate, each with the reason why it is sound.
+
+pub mod clock;
+pub mod epoll;
+pub mod mount;
+pub mod netns;
+pub mod poll;
+pub mod process;
+pub mod shared_memory;
+pub mod signal;
+pub mod socket;
+pub mod sysctl;
+pub mod tcp_info;
+pub mod tun;

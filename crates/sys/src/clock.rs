@@ -1,0 +1,64 @@
+//! Clocks: the experiment's clock and what a thread has cost.
+
+use std::time::Duration;
+use weir_core::Instant;
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // Safety: `time` is a valid timespec for the call to fill; the clocks used here exist on every Linux.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert_eq!(result, 0, "clock {clock} cannot be read");
+    time
+}
+
+/// Now on the experiment's clock (`CLOCK_MONOTONIC`): the same in every process of this machine.
+pub fn monotonic() -> Instant {
+    let time = read(libc::CLOCK_MONOTONIC);
+    Instant::from_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Time the calling thread has spent on a CPU, user and system.
+pub fn thread_cpu_time() -> Duration {
+    let time = read(libc::CLOCK_THREAD_CPUTIME_ID);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Sleeps until `at`, whatever signals arrive meanwhile; returns at once when it is past.
+pub fn sleep_until(at: Instant) {
+    let until = timespec(Duration::from_nanos(at.as_ns()));
+    loop {
+        // Safety: `until` outlives the call, and a null remainder is allowed for an absolute sleep.
+        let result = unsafe {
+            libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &until, std::ptr::null_mut())
+        };
+        if result != libc::EINTR {
+            return;
+        }
+    }
+}
+
+/// Makes the calling thread's timers fire when they are due instead of up to 50 µs later.
+pub fn set_timer_slack_least() {
+    // Safety: this option takes one number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+pub(crate) fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(duration.subsec_nanos() as i32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_until_an_instant_does_not_return_before_it() {
+        let until = monotonic() + Duration::from_millis(3);
+        sleep_until(until);
+        assert!(monotonic() >= until);
+        sleep_until(Instant::ZERO);
+    }
+}

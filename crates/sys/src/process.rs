@@ -1,0 +1,400 @@
+//! Child processes that cannot outlive their owner, and what a program may do before it becomes another one.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child as StdChild, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A user a process runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl User {
+    /// Who this process really runs as.
+    pub fn real() -> User {
+        // Safety: these calls take nothing and cannot fail.
+        unsafe { User { uid: libc::getuid(), gid: libc::getgid() } }
+    }
+    /// Who asked for this process: the user named by `sudo` if it was root who started us that way, else the real one.
+    pub fn invoking() -> User {
+        let real = User::real();
+        let from_sudo = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+        match (real.uid, from_sudo("SUDO_UID"), from_sudo("SUDO_GID")) {
+            (0, Some(uid), Some(gid)) => User { uid, gid },
+            _ => real,
+        }
+    }
+}
+
+/// What to start and how.
+pub struct Spawn<'a> {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    pub environment: Vec<(OsString, OsString)>,
+    /// Descriptors the child gets under the same numbers.
+    pub inherit: Vec<BorrowedFd<'a>>,
+    /// The network namespace it starts in; `None`: ours.
+    pub namespace: Option<BorrowedFd<'a>>,
+    /// The user it becomes, without new privileges; `None`: as we are.
+    pub user: Option<User>,
+    /// Keep our standard error instead of a pipe.
+    pub inherit_stderr: bool,
+}
+
+impl<'a> Spawn<'a> {
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Spawn {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            inherit: Vec::new(),
+            namespace: None,
+            user: None,
+            inherit_stderr: true,
+        }
+    }
+    pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Starts the child in a session and process group of its own, its standard input and output piped to us. When this
+    /// process ends, in whatever way, the kernel kills the child.
+    pub fn start(self) -> io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(if self.inherit_stderr { Stdio::inherit() } else { Stdio::piped() });
+        let inherit: Vec<i32> = self.inherit.iter().map(AsRawFd::as_raw_fd).collect();
+        let namespace = self.namespace.map(|fd| fd.try_clone_to_owned()).transpose()?;
+        let user = self.user;
+        let owner = std::process::id();
+        // Safety: the closure runs between fork and exec; it makes system calls on values captured by copy and allocates
+        // nothing unless it fails.
+        unsafe {
+            command.pre_exec(move || prepare_child(owner, &inherit, namespace.as_ref(), user));
+        }
+        // The signal at the owner's death is really at the death of the *thread* that forked, so all children are
+        // forked by one thread that lives as long as the program.
+        let child = in_spawner(move || command.spawn())?;
+        Ok(Child { inner: child, ended: None })
+    }
+}
+
+fn prepare_child(
+    owner: u32,
+    inherit: &[i32],
+    namespace: Option<&OwnedFd>,
+    user: Option<User>,
+) -> io::Result<()> {
+    check(raw::setsid())?;
+    for fd in inherit {
+        check(raw::keep_open(*fd))?;
+    }
+    if let Some(namespace) = namespace {
+        check(raw::setns(namespace.as_raw_fd()))?;
+    }
+    if let Some(user) = user {
+        become_user_raw(user)?;
+    }
+    // After the change of user, which clears it.
+    check(raw::die_with_parent())?;
+    if raw::parent() != owner {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH)); // it died before we asked
+    }
+    Ok(())
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// System calls without memory arguments.
+mod raw {
+    pub fn setsid() -> i32 {
+        // Safety: takes nothing.
+        unsafe { libc::setsid() }
+    }
+    pub fn keep_open(fd: i32) -> i32 {
+        // Safety: takes numbers; a wrong descriptor is an error.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }
+    }
+    pub fn setns(fd: i32) -> i32 {
+        // Safety: takes numbers; a wrong descriptor is an error.
+        unsafe { libc::setns(fd, libc::CLONE_NEWNET) }
+    }
+    pub fn die_with_parent() -> i32 {
+        // Safety: takes numbers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) }
+    }
+    pub fn outlive_parent() -> i32 {
+        // Safety: takes numbers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0 as libc::c_ulong) }
+    }
+    pub fn no_new_privileges() -> i32 {
+        // Safety: takes numbers.
+        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as libc::c_ulong, 0, 0, 0) }
+    }
+    pub fn parent() -> u32 {
+        // Safety: takes nothing.
+        unsafe { libc::getppid() as u32 }
+    }
+    pub fn kill(process: i32, signal: i32) -> i32 {
+        // Safety: takes numbers.
+        unsafe { libc::kill(process, signal) }
+    }
+}
+
+fn become_user_raw(user: User) -> io::Result<()> {
+    if user != User::real() {
+        // Groups first: once the user has changed we may no longer.
+        // Safety: with a count of one, one gid is read, which outlives the call.
+        check(unsafe { libc::setgroups(1, &user.gid) })?;
+        // Safety: takes numbers.
+        check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
+        // Safety: takes numbers.
+        check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })?;
+    }
+    check(raw::no_new_privileges())
+}
+
+/// Makes the calling process run as `user`, with that user's own groups, and never gain privileges again (also through
+/// set-user-ID programs).
+pub fn become_user(user: User) -> io::Result<()> {
+    if user != User::real()
+        && let Some(name) = user_name(user.uid)
+    {
+        // Safety: a valid C string; the call reads the group database.
+        check(unsafe { libc::initgroups(name.as_ptr(), user.gid) })?;
+        // Safety: takes numbers.
+        check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
+        // Safety: takes numbers.
+        check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })?;
+    }
+    become_user_raw(user)
+}
+
+fn user_name(uid: u32) -> Option<CString> {
+    let mut buffer = vec![0 as libc::c_char; 16 * 1024];
+    // Safety: passwd is plain data (pointers and numbers) for which all zeros is a valid value.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found: *mut libc::passwd = std::ptr::null_mut();
+    // Safety: all pointers are valid for the call, which writes at most `buffer.len()` bytes of strings.
+    let result = unsafe { libc::getpwuid_r(uid, &mut entry, buffer.as_mut_ptr(), buffer.len(), &mut found) };
+    if result != 0 || found.is_null() {
+        return None;
+    }
+    // Safety: the entry was found, so its name is a C string inside `buffer`.
+    Some(unsafe { std::ffi::CStr::from_ptr(entry.pw_name) }.to_owned())
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+fn in_spawner<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    static SPAWNER: OnceLock<Sender<Job>> = OnceLock::new();
+    let jobs = SPAWNER.get_or_init(|| {
+        let (jobs, queue) = channel::<Job>();
+        // If this thread cannot be made, the receiver is gone and the send below says so.
+        let _ = thread::Builder::new().name("spawner".to_owned()).spawn(move || {
+            for job in queue {
+                job();
+            }
+        });
+        jobs
+    });
+    let (answer, result) = channel();
+    let gone = || io::Error::other("the thread that starts processes could not be started");
+    jobs.send(Box::new(move || {
+        let _ = answer.send(work());
+    }))
+    .map_err(|_| gone())?;
+    result.recv().map_err(|_| gone())?
+}
+
+/// A started child. Dropping it kills its process group and reaps it.
+pub struct Child {
+    inner: StdChild,
+    ended: Option<ExitStatus>,
+}
+
+impl Child {
+    pub fn id(&self) -> u32 {
+        self.inner.id()
+    }
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.inner.stdin.take()
+    }
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.inner.stdout.take()
+    }
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.inner.stderr.take()
+    }
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.inner.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+    /// Waits up to `limit` for it to end by itself.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    /// Kills it and the rest of its process group, and reaps it.
+    pub fn kill(&mut self) {
+        if self.ended().is_none() {
+            // Not reaped yet, so its number, and the group's, is still its own.
+            raw::kill(-(self.inner.id() as i32), libc::SIGKILL);
+            let _ = self.inner.kill();
+            self.ended = self.inner.wait().ok();
+        }
+    }
+    /// Lets it live on: it will not be killed when this value goes. It must have asked `outlive_owner` itself.
+    pub fn release(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Takes back, for the calling process, that it dies with the process that started it.
+pub fn outlive_owner() -> io::Result<()> {
+    check(raw::outlive_parent())
+}
+
+/// `exited with status 2` or `was killed by signal 9`.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// A signal to end a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Asks it to end.
+    Terminate,
+    /// Ends it.
+    Kill,
+}
+
+/// Sends a signal to one process. True if it was there. Process numbers are used again: check what it is first.
+pub fn signal(process: u32, signal: Signal) -> bool {
+    let number = match signal {
+        Signal::Terminate => libc::SIGTERM,
+        Signal::Kill => libc::SIGKILL,
+    };
+    // 0 and numbers beyond i32 would mean groups, or everything we may signal.
+    match i32::try_from(process) {
+        Ok(process) if process > 1 => raw::kill(process, number) == 0,
+        _ => false,
+    }
+}
+
+/// What tells a process from a later one with the same number: its start in clock ticks since boot. `None` if there is no
+/// such process, or only its remains wait to be reaped.
+pub fn start_ticks(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may itself hold spaces and parentheses: what follows its end is regular.
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    if matches!(fields.first(), Some(&"Z" | &"X")) {
+        return None;
+    }
+    fields.get(19)?.parse().ok()
+}
+
+/// Raises the calling process's priority by `steps` of nice. Errors: `PermissionDenied` without `CAP_SYS_NICE`.
+pub fn raise_priority(steps: i32) -> io::Result<()> {
+    // Safety: takes numbers.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -steps) })
+}
+
+/// Replaces the calling process by `program`. Returns only if that failed.
+pub fn replace_by(program: &OsStr, arguments: &[OsString]) -> io::Error {
+    Command::new(program).args(arguments).exec()
+}
+
+/// Makes reads and writes of `fd` return instead of waiting.
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // Safety: takes numbers.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    check(flags)?;
+    // Safety: takes numbers.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
+}
+
+/// Takes over a descriptor that the parent said we inherit. Errors if it is not open.
+pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
+    // Safety: takes numbers; answers whether the descriptor is open.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // Safety: it is open, and the caller's contract with its parent is that nobody else here owns it.
+    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_child_echoes_and_is_reaped_when_dropped() {
+        let mut child = Spawn::new("/bin/cat").start().unwrap();
+        let id = child.id();
+        child.take_stdin().unwrap().write_all(b"hello").unwrap();
+        let mut said = String::new();
+        child.take_stdout().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "hello");
+        let mut sleeper = Spawn::new("/bin/sleep").argument("1000").start().unwrap();
+        assert_eq!(sleeper.wait(Duration::from_millis(5)), None);
+        let sleeper_id = sleeper.id();
+        drop(sleeper);
+        drop(child);
+        assert_eq!((start_ticks(id), start_ticks(sleeper_id)), (None, None));
+    }
+
+    #[test]
+    fn a_child_outlives_the_thread_that_asked_for_it() {
+        let mut child =
+            thread::spawn(|| Spawn::new("/bin/sleep").argument("1000").start().unwrap()).join().unwrap();
+        assert_eq!(child.wait(Duration::from_millis(30)), None);
+        child.kill();
+        assert_eq!(child.ended().and_then(|status| status.signal()), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn dangerous_process_numbers_are_never_signalled() {
+        assert!(!signal(0, Signal::Terminate));
+        assert!(!signal(1, Signal::Terminate));
+        assert!(!signal(u32::MAX, Signal::Terminate));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error() {
+        assert_eq!(Spawn::new("/no/such/program").start().err().unwrap().kind(), io::ErrorKind::NotFound);
+    }
+}
