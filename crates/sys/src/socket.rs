@@ -1,0 +1,327 @@
+//! TCP sockets with options that must be set before the handshake, and what the kernel granted.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::poll;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A TCP socket of the address's family, not bound, not connected, closed on exec.
+pub fn tcp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // Safety: no pointers.
+    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // Safety: `fd` was just opened and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A kernel address of either family with its length.
+struct RawAddress {
+    storage: libc::sockaddr_storage,
+    length: libc::socklen_t,
+}
+
+impl RawAddress {
+    fn new(address: &SocketAddr) -> RawAddress {
+        // Safety: all zeros is a valid `sockaddr_storage`.
+        let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        let length = match address {
+            SocketAddr::V4(v4) => {
+                let raw = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                    sin_zero: [0; 8],
+                };
+                // Safety: `sockaddr_storage` is at least as large and as aligned as `sockaddr_in`.
+                unsafe { std::ptr::write((&raw mut storage).cast(), raw) };
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                let raw = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
+                // Safety: `sockaddr_storage` is at least as large and as aligned as `sockaddr_in6`.
+                unsafe { std::ptr::write((&raw mut storage).cast(), raw) };
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        RawAddress { storage, length: length as libc::socklen_t }
+    }
+    fn pointer(&self) -> *const libc::sockaddr {
+        (&raw const self.storage).cast()
+    }
+}
+
+/// Binds the socket. `reuse` lets a listener take a port whose old connections still wait in TIME_WAIT.
+pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddr, reuse: bool) -> io::Result<()> {
+    if reuse {
+        set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    }
+    let raw = RawAddress::new(address);
+    // Safety: pointer and length describe `raw`, which outlives the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), raw.pointer(), raw.length) }).map(drop)
+}
+
+pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
+    // Safety: no pointers.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// Connects within `limit`; the socket is blocking afterwards. Errors: `TimedOut`, or the kernel's reason.
+pub fn connect(socket: BorrowedFd<'_>, address: &SocketAddr, limit: Duration) -> io::Result<()> {
+    set_nonblocking(socket, true)?;
+    let raw = RawAddress::new(address);
+    // Safety: pointer and length describe `raw`, which outlives the call.
+    let started = check(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), raw.length) });
+    match started {
+        Ok(_) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            if !poll::wait(socket, poll::Interest::Writable, limit)? {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("no answer from {address} within {limit:?}"),
+                ));
+            }
+            let pending = get_int(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
+            if pending != 0 {
+                return Err(io::Error::from_raw_os_error(pending));
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    set_nonblocking(socket, false)
+}
+
+pub fn set_nonblocking(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    // Safety: no pointers.
+    let flags = check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_GETFL) })?;
+    let wanted = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
+    // Safety: no pointers.
+    check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, wanted) }).map(drop)
+}
+
+/// The local address of a bound socket.
+pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    // Safety: all zeros is a valid `sockaddr_storage`.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // Safety: pointer and length describe `storage`, which outlives the call.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut storage).cast(), &mut length) })?;
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // Safety: the kernel filled in a `sockaddr_in`, as the family says; the storage is aligned for it.
+            let raw: libc::sockaddr_in = unsafe { std::ptr::read((&raw const storage).cast()) };
+            let address = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
+            Ok(SocketAddr::V4(SocketAddrV4::new(address, u16::from_be(raw.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // Safety: the kernel filled in a `sockaddr_in6`, as the family says; the storage is aligned for it.
+            let raw: libc::sockaddr_in6 = unsafe { std::ptr::read((&raw const storage).cast()) };
+            let address = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+            let port = u16::from_be(raw.sin6_port);
+            Ok(SocketAddr::V6(SocketAddrV6::new(address, port, raw.sin6_flowinfo, raw.sin6_scope_id)))
+        }
+        family => Err(io::Error::new(io::ErrorKind::Unsupported, format!("address family {family}"))),
+    }
+}
+
+fn set_int(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // Safety: pointer and length describe `value`, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+fn get_int(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // Safety: pointer and length describe `value`, which outlives the call.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &mut length)
+    })?;
+    Ok(value)
+}
+
+fn clamp_int(value: u64) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+/// Longest name of a congestion control, `TCP_CA_NAME_MAX`.
+const CONGESTION_NAME_BYTES: usize = 16;
+
+/// Chooses the congestion control. Errors: `NotFound` when the kernel does not have it, `PermissionDenied` when it is
+/// not among `tcp_allowed_congestion_control` and the caller lacks CAP_NET_ADMIN.
+pub fn set_congestion(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    if name.is_empty() || name.len() >= CONGESTION_NAME_BYTES {
+        return Err(io::Error::from_raw_os_error(libc::ENOENT));
+    }
+    // Safety: pointer and length describe `name`, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// The congestion control in force.
+pub fn congestion(socket: BorrowedFd<'_>) -> io::Result<String> {
+    let mut name = [0u8; CONGESTION_NAME_BYTES];
+    let mut length = CONGESTION_NAME_BYTES as libc::socklen_t;
+    // Safety: pointer and length describe `name`, which outlives the call.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &mut length,
+        )
+    })?;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// Which of a socket's two buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    Send,
+    Receive,
+}
+
+/// Asks for a buffer of `bytes`, beyond the system's limit where the caller may (`SO_SNDBUFFORCE`), and returns what
+/// was granted. The kernel doubles the figure for its own bookkeeping and reports the double; so does this.
+pub fn set_buffer(socket: BorrowedFd<'_>, which: Buffer, bytes: u64) -> io::Result<u64> {
+    let (force, plain) = match which {
+        Buffer::Send => (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+        Buffer::Receive => (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+    };
+    // The kernel doubles it in an int.
+    let asked = clamp_int(bytes).min(i32::MAX / 2);
+    match set_int(socket, libc::SOL_SOCKET, force, asked) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            set_int(socket, libc::SOL_SOCKET, plain, asked)?;
+        }
+        Err(error) => return Err(error),
+    }
+    buffer(socket, which)
+}
+
+/// The size of a buffer now, the kernel's bookkeeping included.
+pub fn buffer(socket: BorrowedFd<'_>, which: Buffer) -> io::Result<u64> {
+    let name = match which {
+        Buffer::Send => libc::SO_SNDBUF,
+        Buffer::Receive => libc::SO_RCVBUF,
+    };
+    Ok(get_int(socket, libc::SOL_SOCKET, name)?.max(0) as u64)
+}
+
+/// Caps the segment size; before the connection is made, it is also what the peer is told.
+pub fn set_mss(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, clamp_int(bytes))
+}
+
+/// Bounds the window this end advertises.
+pub fn set_window_clamp(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, clamp_int(bytes))
+}
+
+pub fn window_clamp(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(get_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)?.max(0) as u64)
+}
+
+pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
+}
+
+/// A receive wakes up only when so many bytes wait, the peer has ended, or its time-out has passed.
+pub fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, clamp_int(bytes))
+}
+
+/// Bytes written but not yet acknowledged by the peer's kernel (`SIOCOUTQ`).
+pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut value: libc::c_int = 0;
+    // Safety: the request writes one int to the pointer, which is valid for the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) })?;
+    Ok(value.max(0) as u64)
+}
+
+/// The next close discards what was not sent and resets the connection, so that an aborted run leaves nothing behind.
+pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // Safety: pointer and length describe `linger`, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn an_unknown_congestion_control_is_not_found_and_a_known_one_is_in_force() {
+        let socket = tcp_socket(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let error = set_congestion(socket.as_fd(), "nosuchcc").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        set_congestion(socket.as_fd(), "reno").unwrap();
+        assert_eq!(congestion(socket.as_fd()).unwrap(), "reno");
+    }
+
+    #[test]
+    fn a_connection_refused_says_so_and_a_silent_peer_is_a_time_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let socket = tcp_socket(&address).unwrap();
+        let error = connect(socket.as_fd(), &address, Duration::from_secs(5)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn addresses_of_both_families_survive_the_way_to_the_kernel_and_back() {
+        for text in ["127.0.0.1:0", "[::1]:0"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let socket = tcp_socket(&address).unwrap();
+            if let Err(error) = bind(socket.as_fd(), &address, true) {
+                assert!(address.is_ipv6(), "{error}"); // a machine may have no IPv6
+                continue;
+            }
+            let bound = local_address(socket.as_fd()).unwrap();
+            assert_eq!(bound.ip(), address.ip());
+            assert_ne!(bound.port(), 0);
+        }
+    }
+}
