@@ -1,1 +1,34 @@
-fn main() {}
+//! Housekeeping of the workspace: `cargo xtask tidy` keeps its rules, `cargo xtask bench` measures against peers.
+
+mod bench;
+mod layers;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask tidy
+       cargo xtask bench [--rounds N] [--duration SECONDS] [--out DIR] [--list] [NAME…]";
+
+/// The folder that holds the workspace, wherever cargo was called from.
+fn workspace() -> PathBuf {
+    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the workspace").to_owned()
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("tidy") if arguments.len() == 1 => tidy::run(&workspace()),
+        Some("bench") => bench::run(&workspace(), &arguments[1..]),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,36 @@
+# What a newcomer types. Each target first installs what this machine lacks (Debian: apt-get), or says what to do.
+#
+#   make demo        build, run the quickstart scenario, show the verdict and where the report is (about two minutes)
+#   make test        formatting, lints, tidy, all tests
+#   make scenarios   every scenario at full length, a verdict each (about an hour)
+#   make bench       side by side with iperf3 and sockperf; results in bench/runs
+#   make tidy        the house rules alone
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: demo test bench scenarios tidy build
+
+demo:
+	@scripts/ensure-lab
+	@scripts/with-rust scripts/demo
+
+test:
+	@scripts/ensure-lab
+	@scripts/with-rust scripts/test
+
+scenarios:
+	@scripts/ensure-lab
+	@scripts/with-rust scripts/scenarios
+
+bench:
+	@scripts/ensure-lab
+	@scripts/install-bench-peers
+	@scripts/with-rust scripts/bench
+
+tidy:
+	@scripts/ensure-build
+	@scripts/with-rust cargo xtask tidy
+
+build:
+	@scripts/ensure-build
+	@scripts/with-rust cargo build --release --locked

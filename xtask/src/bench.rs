@@ -1,0 +1,3 @@
+pub fn run(_: &std::path::Path, _: &[String]) -> Result<bool, String> {
+    Err("x".into())
+}
