@@ -247,7 +247,7 @@ impl Link {
     /// Makes ready for a change to come: a link that will need single segments splits from now until it is restored.
     pub(crate) fn expect(&mut self, set: Set) {
         self.splits |= match set {
-            Set::Rate(rate) => rate.is_some_and(|rate| rate < WHOLE_RATE_MIN),
+            Set::Rate(rate) => rate.is_some_and(|rate| self.rate_splits(rate)),
             Set::Loss(loss) => loss.is_some_and(|loss| threshold(loss) > 0),
             Set::Outage(_) | Set::DelayAdd(_) => false,
         };
@@ -263,8 +263,12 @@ impl Link {
     }
 
     fn splits_of_its_own(&self) -> bool {
-        self.own.rate.is_some_and(|rate| rate < WHOLE_RATE_MIN)
-            || threshold(self.own.loss) > 0
+        threshold(self.own.loss) > 0 || self.own.rate.is_some_and(|rate| self.rate_splits(rate))
+    }
+
+    /// Without a rate nothing ever waits, so a short queue alone is no reason to split.
+    fn rate_splits(&self, rate: BitsPerSecond) -> bool {
+        rate < WHOLE_RATE_MIN
             || self.own.queue.is_some_and(|queue| {
                 queue.packets.is_some() || queue.bytes.is_some_and(|bytes| bytes.0 < WHOLE_QUEUE_BYTES_MIN)
             })
