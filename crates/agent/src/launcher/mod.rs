@@ -1,0 +1,28 @@
+//! How agents get to hosts.
+
+pub mod lab;
+pub mod local;
+
+pub use lab::LabLauncher;
+pub use local::LocalLauncher;
+
+use weir_seams::Entry;
+use weir_seams::entry::Need;
+
+/// What `weir list launcher` shows. Building one takes what only the run has (namespaces, a path), so nothing is built here.
+pub static LAUNCHERS: &[Entry<()>] = &[
+    Entry {
+        name: "lab",
+        about: "starts the agent inside a lab host's network namespace",
+        params: &[],
+        needs: &[Need::Root, Need::Tun],
+        build: (),
+    },
+    Entry {
+        name: "local",
+        about: "starts the agent on this machine as it is, for measuring weir itself",
+        params: &[],
+        needs: &[],
+        build: (),
+    },
+];

@@ -1,0 +1,211 @@
+//! The agent itself: `weir agent`, reading orders from standard input.
+
+use crate::message::{self, FromAgent, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use weir_core::Instant;
+use weir_seams::workload::{Control, Task, WorkloadEntry, WorkloadError};
+use weir_sys::clock::monotonic;
+use weir_transport::frame::{read_frame, write_frame};
+
+/// Most tasks at once; a scenario has a handful of steps.
+const TASKS_MAX: usize = 256;
+
+enum Slot {
+    /// Being prepared in its own thread.
+    Preparing,
+    Ready(Box<dyn Task>),
+    Running(Arc<Control>),
+}
+
+struct Shared<W: Write + Send> {
+    output: Mutex<W>,
+    tasks: Mutex<BTreeMap<u64, Slot>>,
+    /// Set when the coordinator is gone or said `Bye`.
+    ended: AtomicBool,
+}
+
+impl<W: Write + Send> Shared<W> {
+    /// An output that fails means the coordinator is gone: the input will end too, so there is nobody left to tell.
+    fn say(&self, message: &FromAgent) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if write_frame(&mut *output, message).and_then(|()| output.flush()).is_err() {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+    }
+    fn tasks(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Slot>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn failed(&self, task: u64, error: WorkloadError) {
+        self.tasks().remove(&task);
+        self.say(&FromAgent::Failed { task, error });
+    }
+}
+
+/// Serves one coordinator until it says `Bye` or its stream ends. Returns the process's exit status.
+pub fn serve<R, W>(mut input: R, output: W, workloads: &'static [WorkloadEntry]) -> i32
+where
+    R: Read,
+    W: Write + Send + 'static,
+{
+    let shared = Arc::new(Shared {
+        output: Mutex::new(output),
+        tasks: Mutex::default(),
+        ended: AtomicBool::new(false),
+    });
+    match read_frame::<ToAgent>(&mut input, TO_AGENT_BYTES_MAX) {
+        Ok(Some(ToAgent::Hello { protocol, version, schema, .. })) => {
+            if let Some(text) = message::mismatch(protocol, &version, &schema) {
+                shared.say(&FromAgent::Refused { text });
+                return 2;
+            }
+        }
+        Ok(Some(_)) => {
+            shared.say(&FromAgent::Refused { text: "the first message was not a hello".to_owned() });
+            return 2;
+        }
+        Ok(None) => return 0,
+        Err(error) => {
+            shared.say(&FromAgent::Refused {
+                text: format!("standard input carries no agent messages: {error}"),
+            });
+            return 2;
+        }
+    }
+    shared.say(&FromAgent::Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        schema: weir_core::record::SUMMARY_SCHEMA.to_owned(),
+        process: std::process::id(),
+        monotonic_ns: monotonic().as_ns(),
+    });
+    let heart = thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || beat(&shared)
+    });
+    let status = obey(&mut input, &shared, workloads);
+    shared.ended.store(true, Ordering::Relaxed);
+    for slot in shared.tasks().values() {
+        if let Slot::Running(control) = slot {
+            control.abort();
+        }
+    }
+    heart.thread().unpark();
+    let _ = heart.join();
+    status
+}
+
+fn obey<R: Read, W: Write + Send + 'static>(
+    input: &mut R,
+    shared: &Arc<Shared<W>>,
+    workloads: &'static [WorkloadEntry],
+) -> i32 {
+    loop {
+        match read_frame::<ToAgent>(input, TO_AGENT_BYTES_MAX) {
+            Ok(Some(ToAgent::Prepare { task, assignment })) => {
+                let Some(entry) = workloads.iter().find(|entry| entry.name == assignment.workload) else {
+                    let text = format!("this agent has no workload {:?}", assignment.workload);
+                    shared.failed(task, WorkloadError::stop(text));
+                    continue;
+                };
+                if shared.tasks().len() >= TASKS_MAX {
+                    shared.failed(task, WorkloadError::stop(format!("more than {TASKS_MAX} tasks at once")));
+                    continue;
+                }
+                shared.tasks().insert(task, Slot::Preparing);
+                // Preparing connects and may wait for a peer; orders must be heard meanwhile.
+                let shared = Arc::clone(shared);
+                thread::spawn(move || match entry.build.prepare(&assignment) {
+                    Ok(ready) => {
+                        let address = ready.address();
+                        shared.tasks().insert(task, Slot::Ready(ready));
+                        shared.say(&FromAgent::Prepared { task, address });
+                    }
+                    Err(error) => shared.failed(task, error),
+                });
+            }
+            Ok(Some(ToAgent::Start { task, at_ns })) => start(shared, task, Instant::from_ns(at_ns)),
+            Ok(Some(ToAgent::Stop { task })) => steer(shared, task, Control::stop),
+            Ok(Some(ToAgent::Abort { task })) => {
+                steer(shared, task, Control::abort);
+                // One that never started has nobody else to drop it.
+                let mut tasks = shared.tasks();
+                if matches!(tasks.get(&task), Some(Slot::Ready(_))) {
+                    tasks.remove(&task);
+                }
+            }
+            Ok(Some(ToAgent::Bye)) | Ok(None) => return 0,
+            Ok(Some(ToAgent::Hello { .. })) => {
+                shared.say(&FromAgent::Refused { text: "a second hello".to_owned() });
+                return 2;
+            }
+            Err(error) => {
+                shared.say(&FromAgent::Refused { text: format!("unreadable order: {error}") });
+                return 2;
+            }
+        }
+    }
+}
+
+fn steer<W: Write + Send>(shared: &Shared<W>, task: u64, order: fn(&Control)) {
+    if let Some(Slot::Running(control)) = shared.tasks().get(&task) {
+        order(control);
+    }
+}
+
+fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Instant) {
+    let control = Control::new(at);
+    let ready = {
+        let mut tasks = shared.tasks();
+        match tasks.remove(&task) {
+            Some(Slot::Ready(ready)) => {
+                tasks.insert(task, Slot::Running(Arc::clone(&control)));
+                Some(ready)
+            }
+            Some(other) => {
+                tasks.insert(task, other);
+                None
+            }
+            None => None,
+        }
+    };
+    let Some(ready) = ready else {
+        shared.say(&FromAgent::Failed {
+            task,
+            error: WorkloadError::stop("told to start a task that is not ready"),
+        });
+        return;
+    };
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        // A panic in a workload is our bug; it must fail its trial and not the agent.
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ready.run(&control)));
+        match ran {
+            Ok(Ok(outcome)) => {
+                shared.tasks().remove(&task);
+                shared.say(&FromAgent::Finished { task, outcome: Box::new(outcome) });
+            }
+            Ok(Err(error)) => shared.failed(task, error),
+            Err(_) => shared
+                .failed(task, WorkloadError::stop("the workload panicked: a bug in weir; please report it")),
+        }
+    });
+}
+
+fn beat<W: Write + Send>(shared: &Shared<W>) {
+    while !shared.ended.load(Ordering::Relaxed) {
+        let progress = shared
+            .tasks()
+            .iter()
+            .filter_map(|(task, slot)| match slot {
+                Slot::Running(control) => Some((*task, control.progress())),
+                Slot::Preparing | Slot::Ready(_) => None,
+            })
+            .collect();
+        shared.say(&FromAgent::Heartbeat { monotonic_ns: monotonic().as_ns(), progress });
+        thread::park_timeout(message::HEARTBEAT_EVERY);
+    }
+}

@@ -1,0 +1,426 @@
+//! The run state machine: carries out the steps of one trial on a fleet of agents.
+//!
+//! waiting → preparing, stage by stage → ready → running → done. Steps follow each other or start at their own time;
+//! a step whose agent is lost fails with the reason and the others go on.
+
+use crate::fleet::{Event, Fleet};
+use crate::message::{FromAgent, ToAgent};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use weir_core::scenario::StepStart;
+use weir_core::{Instant, Values};
+use weir_seams::workload::{Assignment, Estimate, Outcome, Peer, StepRequest, Workload};
+use weir_sys::clock::monotonic;
+
+/// From the order to the agreed instant: long enough for the order to reach every agent on a busy machine.
+const START_LEAD: Duration = Duration::from_millis(40);
+/// Preparing connects and proves keys; a path with heavy loss needs retries of the kernel's own.
+const PREPARE_MAX: Duration = Duration::from_secs(20);
+/// After the planned end of a step: its drain, bounded by the workload itself to less than this.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// A step bounded by bytes or count may take as long as it likes while it moves.
+const STANDSTILL_MAX: Duration = Duration::from_secs(20);
+
+/// A step, ready to be carried out.
+pub struct StepJob<'a> {
+    pub name: &'a str,
+    pub workload_name: &'a str,
+    pub workload: &'static dyn Workload,
+    pub values: &'a Values,
+    pub pairs: Vec<(Peer, Peer)>,
+    pub start: StepStart,
+    pub estimate: Estimate,
+}
+
+/// What came of a step.
+#[derive(Debug, Default)]
+pub struct StepResult {
+    pub started: Option<Instant>,
+    pub ended: Option<Instant>,
+    pub outcomes: Vec<Outcome>,
+    /// Why the step's trial does not count, if so.
+    pub failure: Option<String>,
+}
+
+/// How far an interruption by the user has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Interrupt {
+    None,
+    /// End the load, drain and keep what was measured.
+    Drain,
+    /// Stop at once.
+    Now,
+}
+
+/// Whoever watches a trial and owns what surrounds it.
+pub trait Observer {
+    /// The trial's clock starts here; faults that count from it may be scheduled.
+    fn trial_starts(&mut self, at: Instant);
+    /// A step will start at `at`, a little in the future.
+    fn step_starts(&mut self, step: usize, at: Instant);
+    fn step_ended(&mut self, step: usize, result: &StepResult);
+    /// Bytes or operations of the step so far.
+    fn progress(&mut self, step: usize, done: u64, now: Instant);
+    fn interrupt(&mut self) -> Interrupt;
+    /// Something around the trial broke (the fabric, the disk under the results): the reason to give up the trial.
+    fn broken(&mut self) -> Option<String>;
+}
+
+enum Phase {
+    Waiting,
+    Preparing {
+        stage: u8,
+        pending: BTreeSet<u64>,
+        deadline: Instant,
+    },
+    /// Prepared ahead of its time.
+    Ready,
+    Running {
+        pending: BTreeSet<u64>,
+        planned_end: Instant,
+        moved: Instant,
+        done: u64,
+    },
+    Done,
+}
+
+struct Running<'a> {
+    job: &'a StepJob<'a>,
+    phase: Phase,
+    assignments: Vec<(u64, Assignment)>,
+    addresses: BTreeMap<String, String>,
+    progress: BTreeMap<u64, u64>,
+    result: StepResult,
+    stopped: bool,
+}
+
+/// Carries out one trial. `key` is the run's secret (hexadecimal); task numbers start at `first_task` and must not be used
+/// again with the same agents.
+pub fn run_trial(
+    fleet: &mut Fleet,
+    jobs: &[StepJob<'_>],
+    key: &str,
+    first_task: u64,
+    observer: &mut dyn Observer,
+) -> Vec<StepResult> {
+    let mut task = first_task;
+    let mut steps: Vec<Running<'_>> = jobs
+        .iter()
+        .map(|job| {
+            let request = StepRequest { step: job.name, values: job.values, pairs: job.pairs.clone(), key };
+            let assignments = job
+                .workload
+                .assignments(&request)
+                .into_iter()
+                .map(|assignment| {
+                    task += 1;
+                    (task, assignment)
+                })
+                .collect();
+            Running {
+                job,
+                phase: Phase::Waiting,
+                assignments,
+                addresses: BTreeMap::new(),
+                progress: BTreeMap::new(),
+                result: StepResult::default(),
+                stopped: false,
+            }
+        })
+        .collect();
+    fleet.forgive();
+    let mut trial = Trial { fleet, observer, trial_start: None };
+    trial.run(&mut steps);
+    steps.into_iter().map(|step| step.result).collect()
+}
+
+struct Trial<'a> {
+    fleet: &'a mut Fleet,
+    observer: &'a mut dyn Observer,
+    trial_start: Option<Instant>,
+}
+
+impl Trial<'_> {
+    fn run(&mut self, steps: &mut [Running<'_>]) {
+        loop {
+            self.begin_what_is_due(steps);
+            if steps.iter().all(|step| matches!(step.phase, Phase::Done)) {
+                return;
+            }
+            match self.observer.interrupt() {
+                Interrupt::None => {}
+                Interrupt::Drain => self.drain(steps),
+                Interrupt::Now => {
+                    for index in 0..steps.len() {
+                        self.fail(steps, index, "stopped at once by the user".to_owned());
+                    }
+                    continue;
+                }
+            }
+            if let Some(reason) = self.observer.broken() {
+                for index in 0..steps.len() {
+                    self.fail(steps, index, reason.clone());
+                }
+                continue;
+            }
+            self.check_deadlines(steps);
+            if let Some((host, event)) = self.fleet.next(monotonic() + Duration::from_millis(50)) {
+                match event {
+                    Event::Said(message) => self.hear(steps, message),
+                    Event::Lost(lost) => {
+                        for index in 0..steps.len() {
+                            if steps[index].assignments.iter().any(|(_, assignment)| assignment.host == host)
+                            {
+                                self.fail(steps, index, format!("host {host}: {}", lost.reason));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_what_is_due(&mut self, steps: &mut [Running<'_>]) {
+        for index in 0..steps.len() {
+            let due = match steps[index].job.start {
+                StepStart::After(None) => true,
+                StepStart::After(Some(before)) => matches!(steps[before].phase, Phase::Done),
+                // Connections are made before the trial's clock starts, so that the start itself is exact.
+                StepStart::At(_) => true,
+            };
+            if due && matches!(steps[index].phase, Phase::Waiting) {
+                self.prepare(steps, index, 0);
+            }
+        }
+        // The trial's clock starts once everything that starts with it or at a fixed time is ready.
+        let waits_for_clock = |step: &Running<'_>| !matches!(step.job.start, StepStart::After(Some(_)));
+        if self.trial_start.is_none()
+            && steps
+                .iter()
+                .filter(|step| waits_for_clock(step))
+                .all(|step| matches!(step.phase, Phase::Ready | Phase::Done))
+        {
+            let at = monotonic() + START_LEAD;
+            self.trial_start = Some(at);
+            self.observer.trial_starts(at);
+        }
+        let Some(trial_start) = self.trial_start else { return };
+        for index in 0..steps.len() {
+            if matches!(steps[index].phase, Phase::Ready) {
+                let soonest = monotonic() + START_LEAD;
+                let at = match steps[index].job.start {
+                    StepStart::At(offset) => (trial_start + offset).max(soonest),
+                    StepStart::After(None) => trial_start,
+                    StepStart::After(Some(_)) => soonest,
+                };
+                self.start(steps, index, at);
+            }
+        }
+    }
+
+    fn prepare(&mut self, steps: &mut [Running<'_>], index: usize, from_stage: u8) {
+        let step = &mut steps[index];
+        let Some(stage) = step
+            .assignments
+            .iter()
+            .map(|(_, assignment)| assignment.stage)
+            .filter(|stage| *stage >= from_stage)
+            .min()
+        else {
+            if from_stage == 0 {
+                let text = "no host takes part in this step".to_owned();
+                self.fail(steps, index, text);
+            } else {
+                step.phase = Phase::Ready;
+            }
+            return;
+        };
+        let mut pending = BTreeSet::new();
+        let mut missing = None;
+        for (task, assignment) in
+            step.assignments.iter_mut().filter(|(_, assignment)| assignment.stage == stage)
+        {
+            assignment.peers = step.addresses.clone();
+            if !self.fleet.is_up(&assignment.host) {
+                missing = Some(assignment.host.clone());
+            }
+            pending.insert(*task);
+            let order = ToAgent::Prepare { task: *task, assignment: Box::new(assignment.clone()) };
+            self.fleet.tell(&assignment.host, &order);
+        }
+        step.phase = Phase::Preparing { stage, pending, deadline: monotonic() + PREPARE_MAX };
+        if let Some(host) = missing {
+            self.fail(steps, index, format!("host {host}: its agent was lost earlier in this trial"));
+        }
+    }
+
+    fn start(&mut self, steps: &mut [Running<'_>], index: usize, at: Instant) {
+        let step = &mut steps[index];
+        self.observer.step_starts(index, at);
+        for (task, assignment) in &step.assignments {
+            self.fleet.tell(&assignment.host, &ToAgent::Start { task: *task, at_ns: at.as_ns() });
+        }
+        step.result.started = Some(at);
+        step.phase = Phase::Running {
+            pending: step.assignments.iter().map(|(task, _)| *task).collect(),
+            planned_end: at + step.job.estimate.duration,
+            moved: at,
+            done: 0,
+        };
+    }
+
+    fn hear(&mut self, steps: &mut [Running<'_>], message: FromAgent) {
+        let owner = |steps: &[Running<'_>], task: u64| {
+            steps.iter().position(|step| {
+                !matches!(step.phase, Phase::Done)
+                    && step.assignments.iter().any(|(number, _)| *number == task)
+            })
+        };
+        match message {
+            FromAgent::Prepared { task, address } => {
+                let Some(index) = owner(steps, task) else { return };
+                let step = &mut steps[index];
+                if let Some(address) = address {
+                    let host =
+                        step.assignments.iter().find(|(number, _)| *number == task).map(|(_, it)| &it.host);
+                    step.addresses.insert(host.cloned().unwrap_or_default(), address);
+                }
+                if let Phase::Preparing { stage, pending, .. } = &mut step.phase {
+                    pending.remove(&task);
+                    if pending.is_empty() {
+                        let next = *stage + 1;
+                        self.prepare(steps, index, next);
+                    }
+                }
+            }
+            FromAgent::Heartbeat { progress, .. } => {
+                for (task, done) in progress {
+                    let Some(index) = owner(steps, task) else { continue };
+                    let step = &mut steps[index];
+                    step.progress.insert(task, done);
+                    let sum: u64 = step.progress.values().sum();
+                    let now = monotonic();
+                    if let Phase::Running { moved, done, .. } = &mut step.phase
+                        && sum > *done
+                    {
+                        (*moved, *done) = (now, sum);
+                    }
+                    self.observer.progress(index, sum, now);
+                }
+            }
+            FromAgent::Finished { task, outcome } => {
+                let Some(index) = owner(steps, task) else { return };
+                steps[index].result.outcomes.push(*outcome);
+                if let Phase::Running { pending, .. } = &mut steps[index].phase {
+                    pending.remove(&task);
+                    if pending.is_empty() {
+                        self.end(steps, index);
+                    }
+                }
+            }
+            FromAgent::Failed { task, error } => {
+                let Some(index) = owner(steps, task) else { return };
+                let host = steps[index]
+                    .assignments
+                    .iter()
+                    .find(|(number, _)| *number == task)
+                    .map(|(_, it)| &it.host);
+                let text = format!("host {}: {error}", host.cloned().unwrap_or_default());
+                self.fail(steps, index, text);
+            }
+            FromAgent::Refused { text } => {
+                for index in 0..steps.len() {
+                    self.fail(steps, index, format!("an agent refused an order: {text}"));
+                }
+            }
+            FromAgent::Hello { .. } => {}
+        }
+    }
+
+    fn drain(&mut self, steps: &mut [Running<'_>]) {
+        for index in 0..steps.len() {
+            match steps[index].phase {
+                Phase::Running { .. } if !steps[index].stopped => {
+                    steps[index].stopped = true;
+                    for (task, assignment) in &steps[index].assignments {
+                        self.fleet.tell(&assignment.host, &ToAgent::Stop { task: *task });
+                    }
+                    let now = monotonic();
+                    if let Phase::Running { planned_end, moved, .. } = &mut steps[index].phase {
+                        *planned_end = (*planned_end).min(now);
+                        *moved = now;
+                    }
+                }
+                Phase::Running { .. } | Phase::Done => {}
+                Phase::Waiting | Phase::Preparing { .. } | Phase::Ready => {
+                    self.fail(steps, index, "cut short by the user before it began".to_owned());
+                }
+            }
+        }
+    }
+
+    fn check_deadlines(&mut self, steps: &mut [Running<'_>]) {
+        let now = monotonic();
+        for index in 0..steps.len() {
+            let step = &steps[index];
+            let late = match &step.phase {
+                Phase::Preparing { pending, deadline, .. } if now > *deadline => {
+                    Some((pending, format!("was not ready within {} s", PREPARE_MAX.as_secs())))
+                }
+                Phase::Running { pending, planned_end, .. }
+                    if (step.job.estimate.duration_bounded || step.stopped)
+                        && now > *planned_end + DRAIN_MAX =>
+                {
+                    Some((
+                        pending,
+                        format!("did not end within {} s of the planned end", DRAIN_MAX.as_secs()),
+                    ))
+                }
+                Phase::Running { pending, moved, .. }
+                    if !step.job.estimate.duration_bounded && now > *moved + STANDSTILL_MAX =>
+                {
+                    Some((pending, format!("moved nothing for {} s", STANDSTILL_MAX.as_secs())))
+                }
+                _ => None,
+            };
+            let Some((pending, what)) = late else { continue };
+            let hosts: BTreeSet<String> = step
+                .assignments
+                .iter()
+                .filter(|(task, _)| pending.contains(task))
+                .map(|(_, assignment)| assignment.host.clone())
+                .collect();
+            let names = hosts.iter().cloned().collect::<Vec<_>>().join(", ");
+            let text = format!("host {names}: step {} {what}", step.job.name);
+            // Its threads may be stuck in the kernel; only a fresh agent is known to be clean.
+            for host in &hosts {
+                self.fleet.kill(host);
+            }
+            self.fail(steps, index, text);
+        }
+    }
+
+    fn end(&mut self, steps: &mut [Running<'_>], index: usize) {
+        let step = &mut steps[index];
+        if step.stopped && step.result.failure.is_none() {
+            step.result.failure = Some("cut short by the user".to_owned());
+        }
+        step.result.ended = Some(monotonic());
+        step.phase = Phase::Done;
+        self.observer.step_ended(index, &step.result);
+    }
+
+    fn fail(&mut self, steps: &mut [Running<'_>], index: usize, reason: String) {
+        let step = &mut steps[index];
+        if matches!(step.phase, Phase::Done) {
+            return;
+        }
+        for (task, assignment) in &step.assignments {
+            self.fleet.tell(&assignment.host, &ToAgent::Abort { task: *task });
+        }
+        step.result.failure = Some(reason);
+        step.result.ended = Some(monotonic());
+        step.phase = Phase::Done;
+        self.observer.step_ended(index, &step.result);
+    }
+}

@@ -1,0 +1,274 @@
+//! Agents in threads, over pipes, with workloads that misbehave.
+
+use crate::fleet::{Event, Fleet};
+use crate::message::{FromAgent, PROTOCOL, ToAgent};
+use crate::serve::serve;
+use crate::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use std::io::{Write, pipe};
+use std::net::{IpAddr, Ipv4Addr};
+use std::thread;
+use std::time::Duration;
+use weir_core::metric::Metric;
+use weir_core::scenario::StepStart;
+use weir_core::{Instant, Values};
+use weir_seams::Entry;
+use weir_seams::launcher::{LaunchError, Launched, Launcher, Process};
+use weir_seams::workload::{
+    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload,
+    WorkloadEntry, WorkloadError,
+};
+use weir_sys::clock::{monotonic, sleep_until};
+use weir_transport::frame::write_frame;
+
+/// Behaves as its `body` says.
+struct Fake;
+struct FakeTask(Assignment);
+
+impl Workload for Fake {
+    fn metrics(&self) -> &'static [Metric] {
+        &[]
+    }
+    fn estimate(&self, _values: &Values, _pairs: usize, _rtt: Duration) -> Result<Estimate, WorkloadError> {
+        Ok(Estimate { duration: Duration::from_millis(50), duration_bounded: true, bytes: None })
+    }
+    fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
+        let assignment = |host: &str, stage, role: &str| Assignment {
+            workload: "fake".to_owned(),
+            step: request.step.to_owned(),
+            host: host.to_owned(),
+            stage,
+            role: role.to_owned(),
+            values: request.values.clone(),
+            peers: Default::default(),
+            key: request.key.to_owned(),
+            body: request.step.into(),
+        };
+        let both = |(from, to): &(Peer, Peer)| {
+            [assignment(&to.host, 0, "accept"), assignment(&from.host, 1, "connect")]
+        };
+        request.pairs.iter().flat_map(both).collect()
+    }
+    fn derive(&self, _context: &DeriveContext<'_>, _outcomes: &[Outcome]) -> Derived {
+        Derived::default()
+    }
+    fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
+        if assignment.body == "refuses" {
+            return Err(WorkloadError::stop("port 1 is in use"));
+        }
+        if assignment.role == "connect" && assignment.peers.is_empty() {
+            return Err(WorkloadError::stop("the acceptor's address is missing"));
+        }
+        Ok(Box::new(FakeTask(assignment.clone())))
+    }
+}
+
+impl Task for FakeTask {
+    fn address(&self) -> Option<String> {
+        (self.0.role == "accept").then(|| "127.0.0.1:1".to_owned())
+    }
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        sleep_until(control.start_at());
+        let started_ns = monotonic().as_ns();
+        control.advance(1000);
+        if self.0.body == "panics" {
+            panic!("as asked");
+        }
+        if self.0.body == "long" {
+            while !control.stopping() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(Outcome {
+            host: self.0.host,
+            role: self.0.role,
+            started_ns,
+            ended_ns: monotonic().as_ns(),
+            ..Outcome::default()
+        })
+    }
+}
+
+static FAKES: &[WorkloadEntry] =
+    &[Entry { name: "fake", about: "misbehaves", params: &[], needs: &[], build: &Fake }];
+
+struct NoProcess;
+impl Process for NoProcess {
+    fn id(&self) -> u32 {
+        std::process::id()
+    }
+    fn kill(&mut self) {}
+    fn wait(&mut self, _limit: Duration) -> bool {
+        true
+    }
+}
+
+/// Agents that are threads; what the host named `silent`, `garbage` or `old` does is in its name.
+struct Threads;
+impl Launcher for Threads {
+    fn launch(&self, host: &str) -> Result<Launched, LaunchError> {
+        let (orders, input) = pipe().unwrap();
+        let (output, mut answers) = pipe().unwrap();
+        let host = host.to_owned();
+        thread::spawn(move || match host.as_str() {
+            "silent" => {
+                thread::sleep(Duration::from_secs(8));
+                drop((orders, answers));
+            }
+            "garbage" => answers.write_all(&[0xff; 4096]).unwrap(),
+            "old" => {
+                let (version, schema) = ("0.0.0".to_owned(), weir_core::record::SUMMARY_SCHEMA.to_owned());
+                let hello =
+                    FromAgent::Hello { protocol: PROTOCOL, version, schema, process: 1, monotonic_ns: 0 };
+                write_frame(&mut answers, &hello).unwrap();
+            }
+            _ => {
+                serve(orders, answers, FAKES);
+            }
+        });
+        Ok(Launched { input: Box::new(input), output: Box::new(output), process: Box::new(NoProcess) })
+    }
+}
+
+#[derive(Default)]
+struct Quiet {
+    stop_after: Option<Duration>,
+    started: Option<Instant>,
+    order: Vec<usize>,
+}
+impl Observer for Quiet {
+    fn trial_starts(&mut self, at: Instant) {
+        self.started = Some(at);
+    }
+    fn step_starts(&mut self, step: usize, _at: Instant) {
+        self.order.push(step);
+    }
+    fn step_ended(&mut self, _step: usize, _result: &StepResult) {}
+    fn progress(&mut self, _step: usize, _done: u64, _now: Instant) {}
+    fn interrupt(&mut self) -> Interrupt {
+        let due = self.stop_after.zip(self.started).is_some_and(|(after, start)| monotonic() > start + after);
+        if due { Interrupt::Drain } else { Interrupt::None }
+    }
+    fn broken(&mut self) -> Option<String> {
+        None
+    }
+}
+
+fn run_steps(names: &[&str], observer: &mut Quiet) -> Vec<StepResult> {
+    let mut fleet = Fleet::default();
+    let hosts = ["a-0".to_owned(), "b-0".to_owned()];
+    fleet.launch(&Threads, &hosts, Duration::from_secs(5)).unwrap();
+    let values = Values::default();
+    let peer = |host: &str| Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    let jobs: Vec<StepJob<'_>> = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| StepJob {
+            name,
+            workload_name: "fake",
+            workload: &Fake,
+            values: &values,
+            pairs: vec![(peer("a-0"), peer("b-0"))],
+            start: StepStart::After(index.checked_sub(1)),
+            estimate: Fake.estimate(&values, 1, Duration::ZERO).unwrap(),
+        })
+        .collect();
+    run_trial(&mut fleet, &jobs, "00", 1, observer)
+}
+
+#[test]
+fn steps_follow_each_other_and_every_host_starts_at_the_agreed_instant() {
+    let mut observer = Quiet::default();
+    let results = run_steps(&["one", "two", "three"], &mut observer);
+    assert_eq!(observer.order, [0, 1, 2]);
+    let mut before = Instant::ZERO;
+    for result in &results {
+        assert_eq!(result.failure, None);
+        assert_eq!(result.outcomes.len(), 2);
+        let start = result.started.unwrap();
+        assert!(start > before, "a step started before the one it follows had ended");
+        for outcome in &result.outcomes {
+            assert!(outcome.started_ns >= start.as_ns(), "{outcome:?} began before {start:?}");
+        }
+        before = result.ended.unwrap();
+    }
+}
+
+#[test]
+fn a_step_that_fails_on_one_host_names_it_and_the_next_step_goes_on() {
+    let results = run_steps(&["refuses", "panics", "one"], &mut Quiet::default());
+    assert_eq!(results[0].failure.as_deref(), Some("host b-0: port 1 is in use"));
+    assert!(results[1].failure.as_deref().unwrap().contains("panicked"), "{:?}", results[1].failure);
+    assert_eq!(results[2].failure, None);
+}
+
+#[test]
+fn an_interruption_drains_what_runs_and_skips_what_has_not_begun() {
+    let mut observer = Quiet { stop_after: Some(Duration::from_millis(100)), ..Quiet::default() };
+    let results = run_steps(&["long", "one"], &mut observer);
+    assert_eq!(results[0].outcomes.len(), 2, "what was measured is kept");
+    assert_eq!(results[0].failure.as_deref(), Some("cut short by the user"));
+    assert_eq!(results[1].failure.as_deref(), Some("cut short by the user before it began"));
+    assert_eq!(observer.order, [0]);
+}
+
+fn launch_alone(host: &str) -> LaunchError {
+    let mut fleet = Fleet::default();
+    fleet.launch(&Threads, &[host.to_owned()], Duration::from_secs(1)).unwrap_err()
+}
+
+#[test]
+fn an_agent_of_another_version_garbage_and_silence_are_refused_with_the_reason() {
+    assert!(launch_alone("old").text.contains("weir is 0.0.0 there"), "{}", launch_alone("old"));
+    assert!(launch_alone("garbage").text.contains("no message"), "{}", launch_alone("garbage"));
+    assert!(launch_alone("silent").text.contains("no hello"), "{}", launch_alone("silent"));
+}
+
+#[test]
+fn an_agent_that_falls_silent_is_lost_within_five_seconds() {
+    struct Stops;
+    impl Launcher for Stops {
+        fn launch(&self, _host: &str) -> Result<Launched, LaunchError> {
+            let (orders, input) = pipe().unwrap();
+            let (output, mut answers) = pipe().unwrap();
+            thread::spawn(move || {
+                let version = env!("CARGO_PKG_VERSION").to_owned();
+                let schema = weir_core::record::SUMMARY_SCHEMA.to_owned();
+                let hello =
+                    FromAgent::Hello { protocol: PROTOCOL, version, schema, process: 1, monotonic_ns: 0 };
+                write_frame(&mut answers, &hello).unwrap();
+                thread::sleep(Duration::from_secs(20)); // as if stopped by SIGSTOP
+                drop(orders);
+            });
+            Ok(Launched { input: Box::new(input), output: Box::new(output), process: Box::new(NoProcess) })
+        }
+    }
+    let mut fleet = Fleet::default();
+    fleet.launch(&Stops, &["a-0".to_owned()], Duration::from_secs(5)).unwrap();
+    let Some((host, Event::Lost(lost))) = fleet.next(monotonic() + Duration::from_secs(5)) else {
+        panic!("silence was not noticed");
+    };
+    assert_eq!(host, "a-0");
+    assert!(lost.reason.contains("silent"), "{lost}");
+    assert!(!fleet.is_up("a-0"));
+}
+
+#[test]
+fn orders_that_are_no_messages_end_the_agent_with_a_reason() {
+    for bytes in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], &[3, 0, 0, 0, b'{', b'}', b'}'], &[200, 0, 0, 0, b'{']]
+    {
+        let (mut answers, output) = pipe().unwrap();
+        assert_eq!(serve(bytes, output, FAKES), 2);
+        let said = weir_transport::frame::read_frame::<FromAgent>(&mut answers, 1 << 16).unwrap().unwrap();
+        assert!(matches!(said, FromAgent::Refused { .. }), "{said:?}");
+    }
+    let mut hello = Vec::new();
+    let (version, schema) = ("9.9.9".to_owned(), "other/1".to_owned());
+    write_frame(&mut hello, &ToAgent::Hello { protocol: PROTOCOL, version, schema, host: "h".to_owned() })
+        .unwrap();
+    let (mut answers, output) = pipe().unwrap();
+    assert_eq!(serve(&hello[..], output, FAKES), 2);
+    let said = weir_transport::frame::read_frame::<FromAgent>(&mut answers, 1 << 16).unwrap().unwrap();
+    let FromAgent::Refused { text } = said else { panic!("{said:?}") };
+    assert!(text.contains("9.9.9"), "{text}");
+}

@@ -1,0 +1,162 @@
+//! CPU time of cores and of processes.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use weir_core::Instant;
+use weir_core::record::Series;
+use weir_seams::sampler::Sampler;
+
+/// Kernel clock ticks a second in `/proc`; 100 on every Linux that weir supports (`USER_HZ` is part of the ABI).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A file under `/proc` kept open and read again from its start, into a buffer that is reused.
+struct ProcFile {
+    file: Option<File>,
+    text: String,
+}
+
+impl ProcFile {
+    fn open(path: &str) -> Self {
+        ProcFile { file: File::open(path).ok(), text: String::new() }
+    }
+    /// `None` once the process behind it is gone.
+    fn read(&mut self) -> Option<&str> {
+        let file = self.file.as_mut()?;
+        self.text.clear();
+        file.rewind().ok()?;
+        file.read_to_string(&mut self.text).ok()?;
+        Some(&self.text)
+    }
+}
+
+fn counter(entity: String, name: &str) -> Series {
+    Series {
+        entity,
+        name: name.to_owned(),
+        unit: "s".to_owned(),
+        cumulative: true,
+        t_ns: Vec::new(),
+        value: Vec::new(),
+    }
+}
+
+fn push(series: &mut Series, now: Instant, value: f64) {
+    series.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
+    series.value.push(value);
+}
+
+/// Busy seconds of each core, and of all together (`machine`): user, nice, system, irq, softirq and steal.
+pub struct CoreSampler {
+    stat: ProcFile,
+    series: Vec<Series>,
+}
+
+impl Default for CoreSampler {
+    fn default() -> Self {
+        CoreSampler { stat: ProcFile::open("/proc/stat"), series: Vec::new() }
+    }
+}
+
+/// Busy ticks of one `cpu…` line of `/proc/stat`: everything but idle and iowait. `None` for any other line.
+fn busy_ticks(line: &str) -> Option<(&str, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let name = words.next().filter(|name| name.starts_with("cpu"))?;
+    let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+    // user nice system idle iowait irq softirq steal; guest time is already in user.
+    let busy = ticks.iter().take(8).enumerate().filter(|(index, _)| *index != 3 && *index != 4);
+    (ticks.len() >= 5).then(|| (name, busy.map(|(_, ticks)| ticks).sum()))
+}
+
+impl Sampler for CoreSampler {
+    fn sample(&mut self, now: Instant) {
+        let Some(text) = self.stat.read() else { return };
+        for (index, (name, ticks)) in text.lines().map_while(busy_ticks).enumerate() {
+            if self.series.len() <= index {
+                let entity = if name == "cpu" { "machine".to_owned() } else { format!("machine.{name}") };
+                self.series.push(counter(entity, "cpu.busy_seconds"));
+            }
+            push(&mut self.series[index], now, ticks as f64 / TICKS_PER_SECOND);
+        }
+    }
+    fn take(&mut self) -> Vec<Series> {
+        std::mem::take(&mut self.series)
+    }
+}
+
+/// CPU seconds of given processes, all threads, user and system.
+pub struct ProcessSampler {
+    processes: Vec<(ProcFile, Series)>,
+}
+
+impl ProcessSampler {
+    /// `processes`: the name each goes by in records, and its process id.
+    pub fn new(processes: &[(String, u32)]) -> Self {
+        let watch = |(name, id): &(String, u32)| {
+            (
+                ProcFile::open(&format!("/proc/{id}/stat")),
+                counter(format!("process.{name}"), "cpu.process_seconds"),
+            )
+        };
+        ProcessSampler { processes: processes.iter().map(watch).collect() }
+    }
+}
+
+/// utime + stime of `/proc/PID/stat`. The command's name may hold spaces and parentheses, so fields are counted from the
+/// last `)`.
+fn process_ticks(text: &str) -> Option<u64> {
+    let after_name = &text[text.rfind(')')? + 1..];
+    let mut words = after_name.split_ascii_whitespace().skip(11);
+    let user: u64 = words.next()?.parse().ok()?;
+    let system: u64 = words.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+impl Sampler for ProcessSampler {
+    fn sample(&mut self, now: Instant) {
+        for (file, series) in &mut self.processes {
+            if let Some(ticks) = file.read().and_then(process_ticks) {
+                push(series, now, ticks as f64 / TICKS_PER_SECOND);
+            }
+        }
+    }
+    fn take(&mut self) -> Vec<Series> {
+        let fresh = |series: &mut Series| {
+            let next = counter(series.entity.clone(), &series.name);
+            std::mem::replace(series, next)
+        };
+        self.processes.iter_mut().map(|(_, series)| fresh(series)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_time_counts_neither_idle_nor_waiting_for_disks() {
+        assert_eq!(busy_ticks("cpu  10 1 20 1000 50 2 3 4 0 0"), Some(("cpu", 40)));
+        assert_eq!(busy_ticks("intr 5 6 7"), None);
+        assert_eq!(busy_ticks("cpu0 what"), None);
+    }
+
+    #[test]
+    fn a_process_named_like_a_field_does_not_shift_the_fields() {
+        let text = "7 (a) 1 2 (x) y) R 1 2 3 4 5 6 7 8 9 10 70 30 0 0 20 0 1 0 100";
+        assert_eq!(process_ticks(text), Some(100));
+        assert_eq!(process_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn this_process_uses_cpu_time_and_the_series_shows_it() {
+        let mut sampler = ProcessSampler::new(&[("own".to_owned(), std::process::id())]);
+        sampler.sample(Instant::from_ns(1));
+        let mut sum = 0u64;
+        for number in 0..200_000_000u64 {
+            sum = std::hint::black_box(sum ^ number);
+        }
+        sampler.sample(Instant::from_ns(2));
+        let series = sampler.take().remove(0);
+        assert_eq!(series.t_ns, [1, 2]);
+        assert!(series.value[1] > series.value[0], "{series:?}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Counters of the fabric's directed links, read from its shared page.
+
+use weir_core::Instant;
+use weir_core::fabric_page::{self, link};
+use weir_core::record::Series;
+use weir_seams::sampler::Sampler;
+
+/// Words of a link that are kept as series, with the series' name, unit and whether it only grows.
+const KEPT: &[(usize, &str, &str, bool)] = &[
+    (link::WIRE_BYTES_SENT, "port.wire_bytes", "B", true),
+    (link::QUEUE_BYTES, "port.queue_bytes", "B", false),
+    (link::DROPPED_QUEUE, "port.dropped_queue_packets", "packets", true),
+    (link::DROPPED_LOSS, "port.dropped_loss_packets", "packets", true),
+    (link::DROPPED_OUTAGE, "port.dropped_outage_packets", "packets", true),
+    (link::PACKETS_SENT, "port.sent_packets", "packets", true),
+];
+
+/// Reads one word of the page.
+pub type ReadWord = Box<dyn Fn(usize) -> u64 + Send>;
+
+pub struct PortSampler {
+    read: ReadWord,
+    names: Vec<String>,
+    t_ns: Vec<i64>,
+    /// `[link][kept word][sample]`
+    values: Vec<Vec<Vec<f64>>>,
+}
+
+impl PortSampler {
+    /// `names`: the directed links in the page's order.
+    pub fn new(read: ReadWord, names: Vec<String>) -> Self {
+        let values = vec![vec![Vec::new(); KEPT.len()]; names.len()];
+        PortSampler { read, names, t_ns: Vec::new(), values }
+    }
+}
+
+impl Sampler for PortSampler {
+    fn sample(&mut self, now: Instant) {
+        self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
+        for (index, words) in self.values.iter_mut().enumerate() {
+            let start = fabric_page::link_start(index);
+            for ((word, ..), values) in KEPT.iter().zip(words) {
+                values.push((self.read)(start + word) as f64);
+            }
+        }
+    }
+
+    fn take(&mut self) -> Vec<Series> {
+        let t_ns = std::mem::take(&mut self.t_ns);
+        let mut all = Vec::with_capacity(self.names.len() * KEPT.len());
+        for (name, words) in self.names.iter().zip(&mut self.values) {
+            for ((_, series, unit, cumulative), values) in KEPT.iter().zip(words) {
+                all.push(Series {
+                    entity: name.clone(),
+                    name: (*series).to_owned(),
+                    unit: (*unit).to_owned(),
+                    cumulative: *cumulative,
+                    t_ns: t_ns.clone(),
+                    value: std::mem::take(values),
+                });
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_links_words_end_in_that_links_series() {
+        let read: ReadWord = Box::new(|word| word as u64);
+        let mut sampler = PortSampler::new(read, vec!["a".to_owned(), "b".to_owned()]);
+        sampler.sample(Instant::from_ns(5));
+        let series = sampler.take();
+        let of_b = series.iter().find(|it| it.entity == "b" && it.name == "port.queue_bytes").unwrap();
+        assert_eq!(of_b.value, [(fabric_page::link_start(1) + link::QUEUE_BYTES) as f64]);
+        assert_eq!(of_b.t_ns, [5]);
+        sampler.sample(Instant::from_ns(6));
+        assert_eq!(sampler.take()[0].t_ns, [6], "what was taken does not come again");
+    }
+}
