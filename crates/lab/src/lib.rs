@@ -1,1 +1,18 @@
-//! See docs/specs.
+//! The emulated lab: a topology becomes network namespaces whose only interface is a TUN device, and one process, the
+//! fabric, moves every packet between them. Its rules are numbered in docs/specs/lab.md.
+
+mod buffer;
+pub mod error;
+pub mod fabric_process;
+mod host;
+mod lab;
+mod pace;
+mod packet;
+mod port;
+mod protocol;
+mod run;
+mod turn;
+mod vnet;
+
+pub use error::LabError;
+pub use lab::{Lab, Options};

@@ -1,0 +1,222 @@
+//! The process behind the hidden subcommand `fabric-process`: one thread that moves every packet of a lab.
+
+use crate::pace;
+use crate::port;
+use crate::protocol::{Answer, Command, LINE_BYTES_MAX, Setup};
+use crate::turn::Shell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+use weir_core::fabric_page::{self, header};
+use weir_fabric::Fabric;
+use weir_sys::clock::{monotonic, set_timer_slack_least};
+use weir_sys::epoll::Epoll;
+use weir_sys::process::{outlive_owner, raise_priority, set_nonblocking, take_inherited};
+use weir_sys::shared_memory::Page;
+use weir_sys::tun::Tun;
+
+const STDIN_TOKEN: u64 = u64::MAX;
+/// The fabric is the network: it comes before the programs that load it.
+const PRIORITY_STEPS: i32 = 11;
+/// While packets move, the owner's commands are looked for this often.
+const COMMANDS_LOOKED_FOR_NS: u64 = 1_000_000;
+
+/// Runs until the owner closes our standard input. Returns the exit status: 0, or 2 after an error on standard error.
+pub fn main() -> i32 {
+    match run() {
+        Ok(()) => 0,
+        Err(problem) => {
+            // The owner may be gone with its end of the pipe; there is nobody else to tell.
+            let _ = writeln!(io::stderr(), "weir: fabric: {problem}");
+            2
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    let mut line = String::new();
+    // Without the library's buffer behind `io::stdin`, which could hide a command from the wait. The owner says nothing more
+    // before it has the answer, so nothing is lost with this buffer either.
+    let stdin = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(File::from)
+        .map_err(|error| format!("stdin: {error}"))?;
+    let read = BufReader::new(&stdin).take(LINE_BYTES_MAX as u64).read_line(&mut line);
+    read.map_err(|error| format!("reading the setup: {error}"))?;
+    let setup: Setup =
+        serde_json::from_str(&line).map_err(|error| format!("the setup is not understood: {error}"))?;
+    let shell = open(setup)?;
+
+    set_timer_slack_least();
+    let mut notes = Vec::new();
+    if let Err(error) = raise_priority(PRIORITY_STEPS) {
+        notes.push(format!(
+            "the fabric runs at ordinary priority ({error}), so a busy machine makes it late sooner"
+        ));
+    }
+    let mut process = Process::new(shell, stdin)?;
+    process.answer(&Answer::Done { notes })?;
+    process.run()
+}
+
+fn open(setup: Setup) -> Result<Shell, String> {
+    let Setup { topology, seed, ports, page } = setup;
+    if ports.len() != topology.hosts.len() {
+        return Err(format!("{} devices for {} hosts", ports.len(), topology.hosts.len()));
+    }
+    let take =
+        |fd| take_inherited(fd).map_err(|error| format!("descriptor {fd} did not come along: {error}"));
+    let tuns = ports.iter().map(|fd| Ok(Tun::from_fd(take(*fd)?))).collect::<Result<Vec<_>, String>>()?;
+    let page = Page::open(take(page)?).map_err(|error| format!("the page: {error}"))?;
+    let links = topology.directed_count();
+    if page.words() != fabric_page::words(links) {
+        return Err(format!("a page of {} words for {links} links", page.words()));
+    }
+    page.set(header::LINK_COUNT, links as u64);
+    page.set(header::MAGIC, fabric_page::MAGIC);
+    let fabric = Fabric::new(&topology, seed);
+    let ports = port::open(tuns, &topology, monotonic());
+    Ok(Shell::new(topology, fabric, ports, page))
+}
+
+struct Process {
+    shell: Shell,
+    epoll: Epoll,
+    /// Ports not watched because their host's link holds packets back.
+    held: Vec<usize>,
+    stdin: File,
+    input: Vec<u8>,
+    detached: bool,
+}
+
+impl Process {
+    fn new(mut shell: Shell, stdin: File) -> Result<Self, String> {
+        let text = |error: io::Error| format!("watching the devices: {error}");
+        let epoll = Epoll::new(shell.ports.len() + 1).map_err(text)?;
+        set_nonblocking(stdin.as_fd()).map_err(text)?;
+        epoll.add(stdin.as_fd(), STDIN_TOKEN).map_err(text)?;
+        for (host, port) in shell.ports.iter_mut().enumerate() {
+            port.watch(host, &epoll, true).map_err(text)?;
+        }
+        Ok(Process { shell, epoll, stdin, held: Vec::new(), input: Vec::new(), detached: false })
+    }
+
+    fn run(mut self) -> Result<(), String> {
+        let mut ready: Vec<u64> = Vec::new();
+        let mut commands_looked_for = monotonic();
+        loop {
+            let before = monotonic();
+            let limit = pace::sleep(before, self.shell.fabric.wake_at());
+            self.shell.publish(before, limit > Duration::from_millis(1));
+            let waited = self.epoll.wait(Some(limit)).map_err(|error| format!("waiting: {error}"))?;
+            ready.clear();
+            ready.extend_from_slice(waited);
+            // A turn that did not sleep has seen nothing that could excuse it.
+            let now = monotonic();
+            let woken = if limit.is_zero() { before } else { now };
+            // Another port comes first each time, so that none is always the last.
+            let start = (now.as_ns() >> 10) as usize % ready.len().max(1);
+            ready.rotate_left(start);
+            let mut commands = false;
+            for token in &ready {
+                if *token == STDIN_TOKEN {
+                    commands = true;
+                    continue;
+                }
+                let host = *token as usize;
+                self.shell.read(host, woken);
+                self.hold(host)?;
+                if self.shell.fabric.wake_at().is_some_and(|at| at <= monotonic()) {
+                    self.shell.carry_out();
+                }
+            }
+            self.shell.carry_out();
+            self.unhold()?;
+            if commands && now.as_ns() >= commands_looked_for.as_ns() {
+                commands_looked_for = now + Duration::from_nanos(COMMANDS_LOOKED_FOR_NS);
+                if !self.serve_commands()? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn hold(&mut self, host: usize) -> Result<(), String> {
+        let port = &mut self.shell.ports[host];
+        if port.is_watched() && !port.may_read(host, &self.shell.fabric) {
+            port.watch(host, &self.epoll, false).map_err(|error| format!("holding host {host}: {error}"))?;
+            self.held.push(host);
+        }
+        Ok(())
+    }
+
+    fn unhold(&mut self) -> Result<(), String> {
+        let mut index = 0;
+        while index < self.held.len() {
+            let host = self.held[index];
+            let port = &mut self.shell.ports[host];
+            if port.may_read(host, &self.shell.fabric) {
+                port.watch(host, &self.epoll, true)
+                    .map_err(|error| format!("resuming host {host}: {error}"))?;
+                self.held.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out what the owner asks. False when it is gone and we go with it.
+    fn serve_commands(&mut self) -> Result<bool, String> {
+        let mut chunk = [0; 64 << 10];
+        loop {
+            match (&self.stdin).read(&mut chunk) {
+                Ok(0) => {
+                    if self.detached {
+                        let _ = self.epoll.remove(self.stdin.as_fd());
+                    }
+                    return Ok(self.detached);
+                }
+                Ok(bytes) => self.input.extend_from_slice(&chunk[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(format!("reading commands: {error}")),
+            }
+            if self.input.len() > LINE_BYTES_MAX {
+                return Err("a command is longer than any can be".to_owned());
+            }
+        }
+        while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.input.drain(..=end).collect();
+            let answer = match serde_json::from_slice::<Command>(&line) {
+                Ok(command) => self.obey(command),
+                Err(error) => Answer::Refused(format!("the command is not understood: {error}")),
+            };
+            self.answer(&answer)?;
+        }
+        Ok(true)
+    }
+
+    fn obey(&mut self, command: Command) -> Answer {
+        match command {
+            Command::Schedule(changes) => self.shell.fabric.schedule(&changes),
+            Command::Reset => self.shell.fabric.clear_schedule(),
+            Command::Detach => {
+                if let Err(error) = outlive_owner() {
+                    return Answer::Refused(format!("cannot outlive the command that started it: {error}"));
+                }
+                self.detached = true;
+            }
+        }
+        Answer::Done { notes: Vec::new() }
+    }
+
+    fn answer(&mut self, answer: &Answer) -> Result<(), String> {
+        let mut line = serde_json::to_vec(answer).map_err(|error| format!("an answer: {error}"))?;
+        line.push(b'\n');
+        let mut out = io::stdout().lock();
+        out.write_all(&line).and_then(|()| out.flush()).map_err(|error| format!("answering: {error}"))
+    }
+}

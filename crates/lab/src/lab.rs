@@ -1,0 +1,197 @@
+//! A running lab: its namespaces, its fabric process, and what may be asked of them.
+
+use crate::error::LabError;
+use crate::host::{self, HostParts};
+use crate::protocol::{Answer, Command, LINE_BYTES_MAX, SUBCOMMAND, Setup};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{ChildStdin, ChildStdout};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_core::fabric_page;
+use weir_core::schedule::Change;
+use weir_core::topology::Topology;
+use weir_sys::epoll::readable_within;
+use weir_sys::process::{Child, Spawn, describe, set_nonblocking};
+use weir_sys::shared_memory::{Page, PageView};
+
+/// A fabric process that has not answered for so long is not going to.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+pub struct Options {
+    /// Every random choice of the fabric follows from it.
+    pub seed: u64,
+    /// The program whose subcommand `fabric-process` calls `fabric_process::main`; `/proc/self/exe` is weir itself.
+    pub exe: PathBuf,
+}
+
+/// Namespaces and fabric live as long as this value, or the process that holds it, whichever ends first: namespaces are held
+/// by descriptors only, and the kernel kills the fabric with its owner.
+pub struct Lab {
+    // The fabric goes first: it holds devices in the namespaces.
+    fabric: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    unread: Vec<u8>,
+    page: PageView,
+    namespaces: Vec<OwnedFd>,
+    notes: Vec<String>,
+    failed: Option<String>,
+}
+
+impl Lab {
+    /// Builds the topology's hosts and starts the fabric between them.
+    ///
+    /// Errors: without root or `/dev/net/tun`, and whatever the kernel refuses; nothing is left behind then.
+    pub fn start(topology: &Topology, options: &Options) -> Result<Lab, LabError> {
+        let words = fabric_page::words(topology.directed_count());
+        let page = Page::create(words).map_err(LabError::start("making the page of counters"))?;
+        let view = page.view().map_err(LabError::start("mapping the page of counters"))?;
+        let parts = build_hosts(topology)?;
+        let mut notes: Vec<String> = Vec::new();
+        for note in parts.iter().flat_map(|part| &part.notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+
+        let mut spawn = Spawn::new(&options.exe).argument(SUBCOMMAND);
+        spawn.inherit = parts.iter().map(|part| part.tun.fd()).chain([page.fd()]).collect();
+        let mut fabric = spawn.start().map_err(LabError::start("starting the fabric process"))?;
+        let missing = || LabError::Fabric("has no pipes".to_owned());
+        let input = fabric.take_stdin().ok_or_else(missing)?;
+        let output = fabric.take_stdout().ok_or_else(missing)?;
+        set_nonblocking(output.as_fd()).map_err(LabError::start("the fabric's answers"))?;
+        let setup = Setup {
+            topology: topology.clone(),
+            seed: options.seed,
+            ports: parts.iter().map(|part| part.tun.fd().as_raw_fd()).collect(),
+            page: page.fd().as_raw_fd(),
+        };
+        let namespaces = parts.into_iter().map(|part| part.namespace).collect();
+        let mut lab =
+            Lab { fabric, input, output, unread: Vec::new(), page: view, namespaces, notes, failed: None };
+        let more = lab.ask(&setup)?;
+        lab.notes.extend(more);
+        Ok(lab)
+    }
+
+    /// The network namespace of a host, to start agents in.
+    pub fn namespace(&self, host: usize) -> BorrowedFd<'_> {
+        self.namespaces[host].as_fd()
+    }
+    /// The fabric's counters, laid out as `weir_core::fabric_page` says.
+    pub fn page(&self) -> &PageView {
+        &self.page
+    }
+    pub fn fabric_pid(&self) -> u32 {
+        self.fabric.id()
+    }
+    /// What the machine forbade, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Adds changes of links at absolute times on the experiment's clock. One in the past is carried out at once.
+    pub fn schedule(&mut self, changes: &[Change]) -> Result<(), LabError> {
+        self.ask(&Command::Schedule(changes.to_vec())).map(drop)
+    }
+
+    /// Forgets changes still to come and gives every link its own settings back.
+    pub fn reset(&mut self) -> Result<(), LabError> {
+        self.ask(&Command::Reset).map(drop)
+    }
+
+    /// How the fabric ended, if it has.
+    pub fn failed(&mut self) -> Option<String> {
+        if self.failed.is_none() {
+            self.failed =
+                self.fabric.ended().map(|status| format!("the fabric process {}", describe(status)));
+        }
+        self.failed.clone()
+    }
+
+    /// Lets the fabric live on without this process. What keeps the namespaces is the caller's business.
+    pub(crate) fn detach(mut self) -> Result<(), LabError> {
+        self.ask(&Command::Detach)?;
+        self.fabric.release();
+        Ok(())
+    }
+
+    fn ask(&mut self, question: &impl serde::Serialize) -> Result<Vec<String>, LabError> {
+        let mut line = serde_json::to_vec(question).map_err(|error| LabError::Fabric(error.to_string()))?;
+        line.push(b'\n');
+        if let Err(error) = self.input.write_all(&line) {
+            return Err(self.lost(&format!("does not listen ({error})")));
+        }
+        let answer = self.answer()?;
+        match serde_json::from_slice(&answer) {
+            Ok(Answer::Done { notes }) => Ok(notes),
+            Ok(Answer::Refused(why)) => Err(LabError::Fabric(format!("refused: {why}"))),
+            Err(error) => Err(LabError::Fabric(format!("answered what is no answer: {error}"))),
+        }
+    }
+
+    /// The next line from the fabric.
+    fn answer(&mut self) -> Result<Vec<u8>, LabError> {
+        let until = Instant::now() + ANSWER_WITHIN;
+        loop {
+            if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                return Ok(self.unread.drain(..=end).collect());
+            }
+            let mut chunk = [0; 4096];
+            match self.output.read(&mut chunk) {
+                Ok(0) => return Err(self.lost("closed its output")),
+                Ok(bytes) => self.unread.extend_from_slice(&chunk[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() || self.unread.len() > LINE_BYTES_MAX {
+                        return Err(LabError::Fabric(format!(
+                            "has not answered within {} s",
+                            ANSWER_WITHIN.as_secs()
+                        )));
+                    }
+                    readable_within(self.output.as_fd(), left)
+                        .map_err(LabError::start("waiting for the fabric"))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.lost(&error.to_string())),
+            }
+        }
+    }
+
+    /// The error for a fabric that is gone or about to be: how it ended says more than how we noticed.
+    fn lost(&mut self, noticed: &str) -> LabError {
+        match self.fabric.wait(Duration::from_millis(500)) {
+            Some(status) => LabError::Fabric(describe(status)),
+            None => LabError::Fabric(noticed.to_owned()),
+        }
+    }
+}
+
+/// Hosts in order, built by a few threads: the kernel spends most of the time waiting for its own locks and grace periods.
+fn build_hosts(topology: &Topology) -> Result<Vec<HostParts>, LabError> {
+    let socket_bytes_max = host::socket_bytes_max(topology);
+    let count = topology.hosts.len();
+    let workers = count.clamp(1, 8);
+    let built: Vec<Result<Vec<(usize, HostParts)>, LabError>> = thread::scope(|scope| {
+        let start = |worker: usize| {
+            scope.spawn(move || {
+                let own = (worker..count).step_by(workers);
+                own.map(|host| Ok((host, host::build(topology, host, socket_bytes_max)?))).collect()
+            })
+        };
+        let threads: Vec<_> = (0..workers).map(start).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut parts = Vec::with_capacity(count);
+    for some in built {
+        parts.extend(some?);
+    }
+    parts.sort_by_key(|(host, _)| *host);
+    Ok(parts.into_iter().map(|(_, part)| part).collect())
+}

@@ -1,0 +1,190 @@
+//! The fabric's loop body: packets from the devices into the core, and what the core says out again.
+
+use crate::buffer::Buffers;
+use crate::packet::Packet;
+use crate::port::Port;
+use crate::run::Run;
+use crate::vnet::VNET_HEADER_BYTES;
+use std::io::IoSlice;
+use weir_core::Instant;
+use weir_core::fabric_page::{HEADER_WORDS, LATENESS_BUCKETS, header, lateness_bucket, link_start};
+use weir_core::topology::Topology;
+use weir_fabric::{Action, Fabric};
+use weir_sys::clock::{monotonic, thread_cpu_time};
+use weir_sys::shared_memory::Page;
+
+/// What one device may hand over before the next one's turn and before what is due is delivered.
+const READ_BYTES: usize = 128 << 10;
+const READ_PACKETS: usize = 32;
+/// The page is as old as this at most while packets move.
+const PAGE_AGE_NS: u64 = 1_000_000;
+
+/// Consecutive segments of one buffer for one host, delivered together.
+struct Delivery {
+    host: usize,
+    buffer: u32,
+    first: u16,
+    count: u16,
+    /// Lateness of each arrival in it is measured from here: the earliest one's.
+    planned: Instant,
+    arrivals: u64,
+}
+
+pub struct Shell {
+    pub fabric: Fabric,
+    pub ports: Vec<Port>,
+    topology: Topology,
+    buffers: Buffers,
+    page: Page,
+    deliveries: Vec<Delivery>,
+    turns: u64,
+    lateness: Vec<u64>,
+    write_failed: u64,
+    refused: u64,
+    page_written: Instant,
+}
+
+impl Shell {
+    pub fn new(topology: Topology, fabric: Fabric, ports: Vec<Port>, page: Page) -> Self {
+        Shell {
+            fabric,
+            ports,
+            topology,
+            buffers: Buffers::default(),
+            page,
+            deliveries: Vec::new(),
+            turns: 0,
+            lateness: vec![0; LATENESS_BUCKETS],
+            write_failed: 0,
+            refused: 0,
+            page_written: Instant::ZERO,
+        }
+    }
+
+    /// Reads what one device has, up to a bound. `woken`: when the wait before this turn ended.
+    pub fn read(&mut self, host: usize, woken: Instant) {
+        let mut bytes = 0;
+        for _ in 0..READ_PACKETS {
+            if bytes >= READ_BYTES || !self.ports[host].may_read(host, &self.fabric) {
+                return;
+            }
+            let read = self.ports[host].tun.read(self.buffers.spare());
+            let now = monotonic();
+            match read {
+                Ok(Some(used)) => {
+                    bytes += used;
+                    self.accept(host, used, now, woken);
+                }
+                // An interface that was taken down gives errors until it is up again: nothing to read either way.
+                Ok(None) | Err(_) => {
+                    self.ports[host].seen_empty = now;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, host: usize, used: usize, now: Instant, woken: Instant) {
+        let parsed = Packet::parse(&self.buffers.spare()[..used]);
+        let destination = parsed.and_then(|packet| {
+            let to = self.topology.host_of_ipv4(packet.destination()).ok_or(crate::packet::Refused)?;
+            Ok((packet, to))
+        });
+        let Ok((packet, to)) = destination else {
+            self.refused += 1;
+            return;
+        };
+        // A packet that found the host's link busy would have waited there anyway. One that found it idle has waited, unread,
+        // at most since the device was last seen empty, or since we woke: what is later is ours to answer for.
+        let unread_ns = match self.fabric.hold_bytes(host) {
+            0 => now.as_ns().saturating_sub(self.ports[host].seen_empty.max(woken).as_ns()),
+            _ => 0,
+        };
+        let buffer = self.buffers.keep(used, packet, unread_ns);
+        self.fabric.ingress(host, buffer, packet.meta(to), now);
+    }
+
+    /// Lets the core catch up with the clock and carries out what it says.
+    pub fn carry_out(&mut self) {
+        self.fabric.advance(monotonic());
+        self.turns += 1;
+        while let Some(action) = self.fabric.poll() {
+            match action {
+                Action::Deliver { host, packet, planned } => {
+                    self.collect(host, packet.buffer, packet.first, packet.count, planned);
+                }
+                Action::Drop { packet, .. } => self.buffers.release(packet.buffer, packet.count),
+            }
+        }
+        for index in 0..self.deliveries.len() {
+            self.deliver(index);
+        }
+        self.deliveries.clear();
+    }
+
+    /// Joins a run to the one before it of the same buffer, if this turn has one, else opens a new one. Segments of a flow
+    /// arrive in order, so nothing of the same flow can be between the two.
+    fn collect(&mut self, host: usize, buffer: u32, first: u16, count: u16, planned: Instant) {
+        let next = self.deliveries.len();
+        let state = self.buffers.get_mut(buffer);
+        if state.open_turn == self.turns {
+            let open = &mut self.deliveries[state.open_run];
+            if open.host == host && open.first + open.count == first {
+                open.count += count;
+                open.arrivals += 1;
+                return;
+            }
+        }
+        state.open_turn = self.turns;
+        state.open_run = next;
+        self.deliveries.push(Delivery { host, buffer, first, count, planned, arrivals: 1 });
+    }
+
+    fn deliver(&mut self, index: usize) {
+        let Delivery { host, buffer, first, count, planned, arrivals } = self.deliveries[index];
+        let state = self.buffers.get(buffer);
+        let tun = &self.ports[host].tun;
+        let written = if count == state.packet.segments {
+            tun.write(&[IoSlice::new(state.bytes())])
+        } else {
+            let ip = &state.bytes()[VNET_HEADER_BYTES..];
+            let run = Run::cut(&state.packet, ip, first, count);
+            tun.write(&[IoSlice::new(run.head()), IoSlice::new(&ip[run.payload.clone()])])
+        };
+        // A full or closed receiver loses packets as it would on a real wire; the count says so.
+        if written.is_err() {
+            self.write_failed += u64::from(count);
+        }
+        let late_ns = monotonic().as_ns().saturating_sub(planned.as_ns()) + state.unread_ns;
+        self.lateness[lateness_bucket(late_ns)] += arrivals;
+        self.buffers.release(buffer, count);
+    }
+
+    /// Brings the page up to date if it is old enough, or at once.
+    pub fn publish(&mut self, now: Instant, at_once: bool) {
+        if !at_once && now.as_ns() < self.page_written.as_ns() + PAGE_AGE_NS {
+            return;
+        }
+        self.page_written = now;
+        let totals = *self.fabric.totals();
+        let page = &self.page;
+        page.set(header::PACKETS_IN, totals.entered);
+        page.set(header::PACKETS_OUT, totals.delivered.saturating_sub(self.write_failed));
+        page.set(header::PACKETS_DROPPED, totals.dropped);
+        page.set(header::WRITE_FAILED, self.write_failed);
+        page.set(header::UNROUTABLE, totals.unroutable + self.refused);
+        page.set(header::CPU_NS, u64::try_from(thread_cpu_time().as_nanos()).unwrap_or(u64::MAX));
+        page.set(header::TURNS, self.turns);
+        for (bucket, count) in self.lateness.iter().enumerate() {
+            page.set(HEADER_WORDS + bucket, *count);
+        }
+        for link in 0..self.fabric.link_count() {
+            let start = link_start(link);
+            for (word, value) in self.fabric.counters(link).words().into_iter().enumerate() {
+                page.set(start + word, value);
+            }
+        }
+        // Last, so that a fresh heartbeat means fresh counters.
+        page.set(header::HEARTBEAT_NS, now.as_ns());
+    }
+}

@@ -1,0 +1,56 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_core::topology::{
+    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Link, Queue, Site, TcpProfile, Topology,
+};
+use weir_core::{BitsPerSecond, Bytes};
+use weir_lab::{Lab, Options};
+
+/// True if labs can be built here; says so if not.
+pub fn possible() -> bool {
+    let root = weir_sys::process::User::real().uid == 0;
+    let possible = root && Path::new("/dev/net/tun").exists();
+    if !possible {
+        eprintln!("SKIPPED: labs need root and /dev/net/tun");
+    }
+    possible
+}
+
+pub fn exe() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_weir-fabric-process"))
+}
+
+pub fn start(topology: &Topology) -> Lab {
+    Lab::start(topology, &Options { seed: 7, exe: exe() }).unwrap()
+}
+
+/// Two sites with one host each, 10 Gbit/s access with 20 µs, one link between.
+pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
+    let access = Access {
+        rate: rate.map(BitsPerSecond),
+        delay_ns: 0,
+        mtu,
+        queue: None,
+        framing_bytes: ETHERNET_FRAMING_BYTES,
+    };
+    let direction = Direction {
+        rate: rate.map(BitsPerSecond),
+        delay_ns: rtt.as_nanos() as u64 / 2,
+        loss: 0.0,
+        queue: Queue { bytes: Some(Bytes(4 << 20)), packets: None },
+        framing_bytes: ETHERNET_FRAMING_BYTES,
+    };
+    let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+    let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
+    Topology {
+        sites: vec![site("left"), site("right")],
+        hosts: vec![host("left-0", 0), host("right-0", 1)],
+        links: vec![Link {
+            name: "wan".to_owned(),
+            between: [0, 1],
+            forward: direction.clone(),
+            backward: direction,
+            mtu,
+        }],
+    }
+}
