@@ -26,7 +26,17 @@ impl Epoll {
     }
 
     fn control(&self, operation: libc::c_int, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        self.control_for(operation, fd, token, libc::EPOLLIN as u32)
+    }
+
+    fn control_for(
+        &self,
+        operation: libc::c_int,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        events: u32,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
         // Safety: both descriptors are open, and `event` lives through the call.
         let result = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -35,6 +45,14 @@ impl Epoll {
     /// Watches `fd`; `token` comes back from `wait` when it is readable, closed or in error.
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token)
+    }
+    /// Watches `fd`; `token` comes back from `wait` when it can be written to, is closed or in error.
+    pub fn add_writable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control_for(libc::EPOLL_CTL_ADD, fd, token, libc::EPOLLOUT as u32)
+    }
+    /// From now on watches `fd`, added before, for being readable.
+    pub fn watch_readable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token)
     }
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0)
