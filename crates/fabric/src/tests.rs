@@ -1,1 +1,6 @@
 //! Claims about the whole fabric.
+
+mod faults;
+mod lab;
+mod order;
+mod timing;
