@@ -59,6 +59,27 @@ fn one_more_host_does_not_change_what_a_link_loses() {
     assert_eq!(lost(&lossy(0.1), 1, 7, 500), lost(&larger, 2, 7, 500));
 }
 
+// Spec: fabric.md#fabric-15
+#[test]
+fn two_links_lose_different_segments_under_one_seed() {
+    let mut fabric = Fabric::new(&lossy(0.5), 7);
+    for buffer in 0..1_000 {
+        for host in [0, 1] {
+            fabric.ingress(host, 2 * buffer + host as u32, meta(1 - host, 1, 100, 100), Instant::ZERO);
+        }
+    }
+    let mut actions = Vec::new();
+    drain(&mut fabric, &mut actions);
+    let lost_from = |host: u32| -> Vec<u32> {
+        let of = |action: &Action| match action {
+            Action::Drop { packet, .. } if packet.buffer % 2 == host => Some(packet.buffer / 2),
+            _ => None,
+        };
+        actions.iter().filter_map(of).collect()
+    };
+    assert_ne!(lost_from(0), lost_from(1));
+}
+
 // Spec: fabric.md#fabric-9
 #[test]
 fn a_lost_segment_has_used_the_wire() {
@@ -167,6 +188,28 @@ fn a_change_in_the_past_is_carried_out_at_once_and_one_of_no_link_not_at_all() {
         panic!("{actions:?}")
     };
     assert_eq!((packet.count, at.as_ns()), (3, 500));
+}
+
+// Spec: fabric.md#fabric-12
+#[test]
+fn changes_are_carried_out_in_time_order_however_they_were_given() {
+    let mut fabric = Fabric::new(&pair(access(None, 0), direction(None, 0)), 0);
+    let add = |at_ns, ns| Change { at_ns, link: WAN, set: Set::DelayAdd(ns) };
+    fabric.schedule(&[add(300, 3_000), add(100, 77), add(100, 1_000)]);
+    fabric.schedule(&[add(200, 2_000)]);
+    assert_eq!(fabric.wake_at(), Some(Instant::from_ns(100)));
+    let mut actions = Vec::new();
+    for (buffer, at_ns) in [150, 250, 350].into_iter().enumerate() {
+        fabric.ingress(0, buffer as u32, meta(1, 1, 100, 100), Instant::from_ns(at_ns));
+    }
+    fabric.schedule(&[add(360, 0)]);
+    assert_eq!(fabric.wake_at(), Some(Instant::from_ns(360)), "a change may come before the next packet");
+    drain(&mut fabric, &mut actions);
+    let planned_ns = |action: &Action| match action {
+        Action::Deliver { planned, .. } => planned.as_ns(),
+        Action::Drop { .. } => panic!("{action:?}"),
+    };
+    assert_eq!(actions.iter().map(planned_ns).collect::<Vec<_>>(), [1_150, 2_250, 3_350]);
 }
 
 // Spec: fabric.md#fabric-11
