@@ -14,5 +14,8 @@ mod run;
 mod turn;
 mod vnet;
 
+#[cfg(test)]
+mod header_tests;
+
 pub use error::LabError;
 pub use lab::{Lab, Options};

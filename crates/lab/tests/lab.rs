@@ -2,5 +2,7 @@
 
 mod lab {
     mod help;
+    mod life;
     mod round_trip;
+    mod transfer;
 }

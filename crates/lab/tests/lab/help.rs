@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weir_core::fabric_page::{LINK_WORDS, link_start};
 use weir_core::topology::{
     Access, Direction, ETHERNET_FRAMING_BYTES, Host, Link, Queue, Site, TcpProfile, Topology,
 };
@@ -53,4 +54,11 @@ pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
             mtu,
         }],
     }
+}
+
+/// The block of words of a directed link, by name. The lab's topology is that of `two_sites`.
+pub fn counters(lab: &Lab, name: &str) -> Vec<u64> {
+    let links = two_sites(None, Duration::ZERO, 1500).directed_links();
+    let index = links.iter().position(|link| link.name == name).unwrap();
+    lab.page().copy(link_start(index), LINK_WORDS)
 }

@@ -1,0 +1,134 @@
+use super::help::{exe, possible, start, two_sites};
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_core::fabric_page::header;
+use weir_sys::netns::{identity, processes_in};
+use weir_sys::process::{Signal, signal, start_ticks};
+
+fn round_trip() -> Duration {
+    Duration::from_millis(2)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < end, "not within 10 s: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_dropped_lab_leaves_no_process() {
+    if !possible() {
+        return;
+    }
+    let lab = start(&two_sites(None, round_trip(), 1500));
+    let fabric = lab.fabric_pid();
+    assert!(start_ticks(fabric).is_some());
+    drop(lab);
+    assert_eq!(start_ticks(fabric), None);
+}
+
+#[test]
+fn a_fabric_that_was_killed_is_reported_with_how_it_ended() {
+    if !possible() {
+        return;
+    }
+    let mut lab = start(&two_sites(None, round_trip(), 1500));
+    assert_eq!(lab.failed(), None);
+    assert!(signal(lab.fabric_pid(), Signal::Kill));
+    until("the lab says that its fabric is gone", || lab.failed().is_some());
+    assert_eq!(lab.failed().unwrap(), "the fabric process was killed by signal 9");
+    assert_eq!(lab.reset().unwrap_err().to_string(), "the fabric process was killed by signal 9");
+}
+
+#[test]
+fn two_labs_with_the_same_addresses_do_not_meet() {
+    if !possible() {
+        return;
+    }
+    let topology = two_sites(None, round_trip(), 1500);
+    let (one, other) = (start(&topology), start(&topology));
+    let namespaces: BTreeSet<_> = [&one, &other]
+        .into_iter()
+        .flat_map(|lab| [0, 1].map(|host| identity(lab.namespace(host)).unwrap()))
+        .collect();
+    assert_eq!(namespaces.len(), 4);
+    let ping = weir_sys::netns::run_in(one.namespace(0).as_fd(), || {
+        Command::new("ping")
+            .args(["-c", "2", "-i", "0.01", "10.64.0.2"])
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+    });
+    assert!(ping.unwrap().success());
+    thread::sleep(Duration::from_millis(200)); // longer than the heartbeat of an idle fabric
+    assert_eq!((one.page().get(header::PACKETS_IN), other.page().get(header::PACKETS_IN)), (4, 0));
+}
+
+/// The helper program `hold` (this test binary, told by its environment) starts a lab and waits to be killed.
+#[test]
+fn a_killed_owner_leaves_no_process_and_no_namespace() {
+    if !possible() {
+        return;
+    }
+    if std::env::var_os("WEIR_LAB_TEST_HOLD").is_some() {
+        let lab = start(&two_sites(None, round_trip(), 1500));
+        println!("fabric {}", lab.fabric_pid());
+        thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "lab::life::a_killed_owner_leaves_no_process_and_no_namespace"])
+        .env("WEIR_LAB_TEST_HOLD", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut lines = std::io::BufReader::new(owner.stdout.take().unwrap());
+    let fabric: u32 = loop {
+        said.clear();
+        assert!(std::io::BufRead::read_line(&mut lines, &mut said).unwrap() > 0, "the owner ended early");
+        if let Some((_, number)) = said.trim().rsplit_once("fabric ") {
+            break number.parse().unwrap();
+        }
+    };
+    assert!(start_ticks(fabric).is_some());
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    until("the fabric dies with its owner", || start_ticks(fabric).is_none());
+}
+
+#[test]
+fn a_lab_whose_fabric_cannot_be_started_is_an_error_and_leaves_nothing() {
+    if !possible() {
+        return;
+    }
+    let options = weir_lab::Options { seed: 1, exe: "/no/such/weir".into() };
+    let error = weir_lab::Lab::start(&two_sites(None, round_trip(), 1500), &options).err().unwrap();
+    assert!(
+        error.to_string().starts_with("the lab cannot be built: starting the fabric process: "),
+        "{error}"
+    );
+    let options = weir_lab::Options { seed: 1, exe: "/bin/false".into() };
+    let error = weir_lab::Lab::start(&two_sites(None, round_trip(), 1500), &options).err().unwrap();
+    assert_eq!(error.to_string(), "the fabric process exited with status 1");
+}
+
+#[test]
+fn processes_are_found_by_their_namespace() {
+    if !possible() {
+        return;
+    }
+    let lab = start(&two_sites(None, round_trip(), 1500));
+    let of_host = [identity(lab.namespace(0)).unwrap()];
+    assert_eq!(processes_in(&of_host).unwrap(), Vec::<u32>::new());
+    let mut spawn = weir_sys::process::Spawn::new("/bin/sleep").argument("100");
+    spawn.namespace = Some(lab.namespace(0));
+    let child = spawn.start().unwrap();
+    assert_eq!(processes_in(&of_host).unwrap(), vec![child.id()]);
+    assert!(exe().exists());
+}
