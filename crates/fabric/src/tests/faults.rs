@@ -202,6 +202,7 @@ fn changes_are_carried_out_in_time_order_however_they_were_given() {
     for (buffer, at_ns) in [150, 250, 350].into_iter().enumerate() {
         fabric.ingress(0, buffer as u32, meta(1, 1, 100, 100), Instant::from_ns(at_ns));
     }
+    fabric.advance(Instant::from_ns(355));
     fabric.schedule(&[add(360, 0)]);
     assert_eq!(fabric.wake_at(), Some(Instant::from_ns(360)), "a change may come before the next packet");
     drain(&mut fabric, &mut actions);

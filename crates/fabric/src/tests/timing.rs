@@ -39,8 +39,10 @@ proptest! {
         at_ns in 0_u64..1_000_000_000_000,
         add in proptest::option::of((any::<prop::sample::Index>(), 0_u64..10_000_000)),
     ) {
-        let (from, to) = (from.index(topology.hosts.len()), to.index(topology.hosts.len()));
-        prop_assume!(from != to);
+        let hosts = topology.hosts.len();
+        prop_assume!(hosts > 1);
+        let from = from.index(hosts);
+        let to = (from + 1 + to.index(hosts - 1)) % hosts;
         let mut topology = topology;
         for link in &mut topology.links {
             (link.forward.loss, link.backward.loss) = (0.0, 0.0);
