@@ -1,3 +1,105 @@
-pub fn run(_: &std::path::Path, _: &[String]) -> Result<bool, String> {
-    Err("x".into())
+//! `cargo xtask bench`: weir beside its peers, interleaved, with intervals. `bench/README.md` says how to read it.
+
+mod groups;
+mod place;
+mod process;
+mod record;
+mod statistics;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the command line asks for, and where things are.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// At least this many rounds; a group may ask for more.
+    pub rounds: Option<usize>,
+    /// Of one stream run.
+    pub duration: Duration,
+    pub workspace: PathBuf,
+    pub out: PathBuf,
+    pub weir: PathBuf,
+    pub iperf3: PathBuf,
+    /// For what the programs print.
+    pub scratch: PathBuf,
+}
+
+impl Settings {
+    pub fn rounds(&self, usual: usize) -> usize {
+        self.rounds.unwrap_or(usual)
+    }
+
+    /// Shown instead of absolute paths in what is recorded.
+    pub fn shown(&self, text: &str) -> String {
+        text.replace(&*self.weir.to_string_lossy(), "weir")
+            .replace(&*self.iperf3.to_string_lossy(), "iperf3")
+            .replace(&*format!("{}/", self.workspace.display()), "")
+    }
+}
+
+/// Runs the groups named, all if none. `Ok(false)` when one of them fails its bound.
+pub fn run(workspace: &Path, arguments: &[String]) -> Result<bool, String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    let mut settings = Settings {
+        rounds: None,
+        duration: Duration::from_secs(3),
+        workspace: workspace.to_owned(),
+        out: workspace.join("bench/runs"),
+        weir: target.join("release/weir"),
+        iperf3: workspace.join("target/peers/iperf3"),
+        scratch: target.join("bench"),
+    };
+    let mut wanted = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--list" => {
+                groups::GROUPS.iter().for_each(|group| println!("{:16} {}", group.name, group.about));
+                return Ok(true);
+            }
+            "--rounds" => settings.rounds = Some(number(argument, value()?)?.max(1.0) as usize),
+            "--duration" => {
+                settings.duration = Duration::from_secs_f64(number(argument, value()?)?.clamp(1.0, 600.0))
+            }
+            "--out" => settings.out = PathBuf::from(value()?),
+            name => match groups::GROUPS.iter().find(|group| group.name == name) {
+                Some(group) => wanted.push(group),
+                None => return Err(format!("no group {name:?}; `cargo xtask bench --list` names them")),
+            },
+        }
+    }
+    if wanted.is_empty() {
+        wanted = groups::GROUPS.iter().collect();
+    }
+    if !settings.weir.is_file() {
+        return Err(format!("{} is missing: cargo build --release", settings.weir.display()));
+    }
+    for folder in [&settings.out, &settings.scratch] {
+        std::fs::create_dir_all(folder).map_err(|problem| format!("{}: {problem}", folder.display()))?;
+    }
+    let mut all_kept = true;
+    let mut broken = Vec::new();
+    for group in wanted {
+        println!("== {}: {}", group.name, group.about);
+        let before = record::environment(&settings);
+        // One group that cannot run is told at the end; the others still give their figures.
+        match (group.run)(&settings) {
+            Ok(outcome) => {
+                let written = record::write(&settings, group, &before, &outcome)?;
+                println!("{}{}", record::table(&outcome), settings.shown(&written.display().to_string()));
+                all_kept &= outcome.rows.iter().all(|row| row.verdict() != statistics::Verdict::Fail);
+            }
+            Err(problem) => broken.push(format!("{}: {problem}", group.name)),
+        }
+    }
+    if broken.is_empty() { Ok(all_kept) } else { Err(broken.join("\nxtask: ")) }
+}
+
+fn number(flag: &str, text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|value: &f64| value.is_finite() && *value > 0.0)
+        .ok_or_else(|| format!("{flag}: {text:?} is not a positive number"))
 }

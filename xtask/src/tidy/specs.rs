@@ -69,7 +69,9 @@ fn rule(line: &str) -> Option<&str> {
 /// Only a comment that begins with the word cites; prose may speak of the form.
 fn citations(comment: &str) -> impl Iterator<Item = &str> {
     let list = comment.trim_start_matches('/').trim_start().strip_prefix("Spec:").unwrap_or_default();
-    list.split([' ', ',', ';']).map(|word| word.trim_end_matches(['.', ')'])).filter(|word| word.contains(".md#"))
+    list.split([' ', ',', ';'])
+        .map(|word| word.trim_end_matches(['.', ')']))
+        .filter(|word| word.contains(".md#"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,220 @@
+//! The programs compared: how each is called, and where its figures stand in what it prints.
+
+use super::Settings;
+use super::process::Line;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Written in the way of each tool below; the same for all.
+pub const BLOCK: (&str, &str) = ("128K", "128KiB");
+pub const CONGESTION: &str = "cubic";
+
+fn line(words: &[&str]) -> Line {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{}", duration.as_secs_f64())
+}
+
+pub fn iperf3_serve(settings: &Settings, port: u16, once: bool) -> Line {
+    let mut words = line(&[&settings.iperf3.to_string_lossy(), "-s", "-p", &port.to_string()]);
+    words.extend(once.then(|| "-1".to_owned()));
+    words
+}
+
+pub fn iperf3_stream(settings: &Settings, host: &str, port: u16, flows: usize) -> Line {
+    // iperf3 takes whole seconds.
+    let duration = settings.duration.as_secs().max(1).to_string();
+    let (port, flows) = (port.to_string(), flows.to_string());
+    let program = settings.iperf3.to_string_lossy();
+    line(&[
+        &program, "-c", host, "-p", &port, "-t", &duration, "-P", &flows, "-l", BLOCK.0, "-C", CONGESTION,
+        "-J",
+    ])
+}
+
+pub fn weir_serve(settings: &Settings, listen: &str, port: u16) -> Line {
+    line(&[
+        &settings.weir.to_string_lossy(),
+        "net",
+        "serve",
+        "--listen",
+        &format!("{listen}:{port}"),
+        "--open",
+    ])
+}
+
+/// No warm-up: iperf3 leaves one out only in whole seconds, and its CPU time counts all the same.
+pub fn weir_stream(settings: &Settings, host: &str, port: u16, flows: usize, interval: Option<&str>) -> Line {
+    let duration = format!("{}s", settings.duration.as_secs().max(1));
+    let mut words = line(&[
+        &settings.weir.to_string_lossy(),
+        "net",
+        "stream",
+        &format!("{host}:{port}"),
+        "--streams",
+        &flows.to_string(),
+        "--duration",
+        &duration,
+        "--warm-up",
+        "0s",
+        "--congestion",
+        CONGESTION,
+        "--block",
+        BLOCK.1,
+        "--json",
+    ]);
+    words.extend(interval.into_iter().flat_map(|interval| ["--interval".to_owned(), interval.to_owned()]));
+    words
+}
+
+/// Both ends of a ping-pong share this CPU.
+pub const PINNED_CPU: &str = "0";
+
+pub fn pinned(inner: Line) -> Line {
+    let mut words = line(&["taskset", "-c", PINNED_CPU]);
+    words.extend(inner);
+    words
+}
+
+pub fn sockperf_serve(port: u16) -> Line {
+    line(&["sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", &port.to_string()])
+}
+
+pub fn sockperf_latency(port: u16, duration: Duration) -> Line {
+    let (port, duration) = (port.to_string(), seconds(Duration::from_secs(duration.as_secs().max(1))));
+    line(&[
+        "sockperf",
+        "ping-pong",
+        "--tcp",
+        "-i",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-m",
+        "64",
+        "-t",
+        &duration,
+        "--full-rtt",
+    ])
+}
+
+pub fn weir_latency(settings: &Settings, port: u16, count: u64) -> Line {
+    let peer = format!("127.0.0.1:{port}");
+    line(&[
+        &settings.weir.to_string_lossy(),
+        "net",
+        "latency",
+        &peer,
+        "--size",
+        "64B",
+        "--count",
+        &count.to_string(),
+        "--json",
+    ])
+}
+
+/// Receiver's payload in bit/s.
+pub fn iperf3_goodput(stdout: &str) -> Result<f64, String> {
+    let document = json("iperf3", stdout)?;
+    if let Some(problem) = document.get("error").and_then(Value::as_str) {
+        return Err(format!("iperf3: {problem}"));
+    }
+    positive("iperf3", &document, "/end/sum_received/bits_per_second")
+}
+
+pub fn weir_goodput(stdout: &str) -> Result<f64, String> {
+    let metrics = weir_metrics(stdout)?;
+    positive("weir", &metrics, "/stream.total_goodput_bits_per_second/mean")
+}
+
+/// Median and 99 % of the round trip, in seconds.
+pub fn weir_round_trip(stdout: &str) -> Result<(f64, f64), String> {
+    let metrics = weir_metrics(stdout)?;
+    let of = |statistic| positive("weir", &metrics, &format!("/latency.round_trip_seconds/{statistic}"));
+    Ok((of("median")?, of("p99")?))
+}
+
+/// sockperf prints microseconds: `sockperf: ---> percentile 99.000 =   11.237`.
+pub fn sockperf_round_trip(stdout: &str) -> Result<(f64, f64), String> {
+    let percentile = |wanted: &str| -> Result<f64, String> {
+        let line = stdout.lines().find(|line| line.contains(&format!("percentile {wanted}")));
+        let value = line
+            .and_then(|line| line.rsplit_once('=')?.1.trim().parse::<f64>().ok())
+            .filter(|value| *value > 0.0);
+        value.map(|us| us / 1e6).ok_or_else(|| format!("sockperf printed no percentile {wanted}: {stdout}"))
+    };
+    if !stdout.contains("full-rtt") && !stdout.contains("RTT") && !stdout.contains("Round trip") {
+        // Half of the round trip is its usual figure; to mistake one for the other is a factor of two.
+        return Err(format!("sockperf does not say that it gives round trips: {stdout}"));
+    }
+    Ok((percentile("50.000")?, percentile("99.000")?))
+}
+
+fn json(tool: &str, stdout: &str) -> Result<Value, String> {
+    serde_json::from_str(stdout).map_err(|problem| {
+        let start: String = stdout.chars().take(300).collect();
+        format!("{tool} did not print one JSON document ({problem}): {start:?}")
+    })
+}
+
+fn weir_metrics(stdout: &str) -> Result<Value, String> {
+    let document = json("weir", stdout)?;
+    let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
+    if schema != "weir.summary/1" {
+        return Err(format!("weir's document has the schema {schema:?}, expected \"weir.summary/1\""));
+    }
+    document
+        .pointer("/points/0/metrics")
+        .cloned()
+        .ok_or_else(|| format!("weir's document has no points[0].metrics: {document}"))
+}
+
+fn positive(tool: &str, document: &Value, pointer: &str) -> Result<f64, String> {
+    let value =
+        document.pointer(pointer).and_then(Value::as_f64).filter(|value| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| format!("{tool}: no positive number at {pointer}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tools_figure_is_found_in_its_base_unit() {
+        assert_eq!(iperf3_goodput(r#"{"end":{"sum_received":{"bits_per_second":9.5e9}}}"#), Ok(9.5e9));
+        let weir = r#"{"schema":"weir.summary/1","points":[{"metrics":{
+            "stream.total_goodput_bits_per_second":{"mean":9.4e9},
+            "latency.round_trip_seconds":{"median":1.1e-5,"p99":2e-5}}}]}"#;
+        assert_eq!(weir_goodput(weir), Ok(9.4e9));
+        assert_eq!(weir_round_trip(weir), Ok((1.1e-5, 2e-5)));
+        let sockperf = "sockperf: Summary: Round trip is 11.2 usec\nsockperf: ---> percentile 99.000 =   20.500\nsockperf: ---> percentile 50.000 =   10.250\n";
+        let (median, p99) = sockperf_round_trip(sockperf).unwrap();
+        assert!((median - 10.25e-6).abs() < 1e-12 && (p99 - 20.5e-6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_missing_zero_or_foreign_figure_is_an_error_and_never_a_number() {
+        for bad in [
+            "",
+            "{}",
+            r#"{"error":"unable to connect"}"#,
+            r#"{"end":{"sum_received":{"bits_per_second":0}}}"#,
+        ] {
+            assert!(iperf3_goodput(bad).is_err(), "{bad}");
+        }
+        for bad in [
+            "{}",
+            r#"{"schema":"weir.summary/2","points":[{"metrics":{"stream.total_goodput_bits_per_second":{"mean":1}}}]}"#,
+        ] {
+            assert!(weir_goodput(bad).is_err(), "{bad}");
+        }
+        assert!(
+            sockperf_round_trip(
+                "sockperf: ---> percentile 99.000 = 3\nsockperf: ---> percentile 50.000 = 2\n"
+            )
+            .is_err()
+        );
+    }
+}
