@@ -1,0 +1,243 @@
+//! What no single host can know of a stream step.
+
+use super::outcome::{ReceivedFlow, StreamBody};
+use super::plan::{StreamPlan, Until};
+use weir_core::evidence::TransportFacts;
+use weir_core::record::{Observed, Row, Series};
+use weir_seams::workload::{DeriveContext, Derived, FaultWindow, Outcome};
+
+/// The name of trial-wide rows' entity.
+pub const TRIAL: &str = "trial";
+/// Measuring rule 6: a steady state further than this from its planned length makes the trial invalid.
+const LENGTH_TOLERANCE: f64 = 0.01;
+const RECOVERED_RATIO: f64 = 0.9;
+const BEFORE_NS: i64 = 1_000_000_000;
+const WINDOW_NS: i64 = 100_000_000;
+const STEP_NS: i64 = 1_000_000;
+
+/// Rows for the trial, facts for the limiting factor, and whether the trial counts. Series of the outcomes are on the
+/// trial's clock, as the faults are.
+pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
+    let mut derived = Derived::default();
+    let mut bodies = Vec::with_capacity(outcomes.len());
+    for outcome in outcomes {
+        match serde_json::from_value::<StreamBody>(outcome.body.clone()) {
+            Ok(body) => bodies.push(body),
+            Err(error) => {
+                derived.invalid = Some(format!("host {}: its outcome is malformed: {error}", outcome.host));
+                return derived;
+            }
+        }
+    }
+    let received: Vec<&ReceivedFlow> = bodies.iter().flat_map(|body| &body.received).collect();
+    let rates: Vec<f64> = received.iter().filter_map(|flow| Some(flow.goodput()?.0)).collect();
+    let total: f64 = rates.iter().sum();
+    let mut put = |metric: &str, value: f64| {
+        derived.rows.push(Row {
+            entity: TRIAL.to_owned(),
+            metric: metric.to_owned(),
+            value: Observed::Value(value),
+        });
+    };
+    if !rates.is_empty() {
+        put("stream.total_goodput_bits_per_second", total);
+    }
+    if let Some(jain) = jain(&rates) {
+        put("stream.fairness_jain", jain);
+    }
+    let bytes: u64 = received.iter().map(|flow| flow.bytes).sum();
+    let cpu_ns: u64 = bodies.iter().map(|body| body.cpu_ns).sum();
+    if bytes > 0 {
+        put("cost.cpu_seconds_per_gigabyte", cpu_ns as f64 / 1e9 / (bytes as f64 / 1e9));
+    }
+    let plan = StreamPlan::from_values(context.values).ok();
+    // Merging the series of thousands of flows is only worth it where there is something to recover from.
+    let curve = if context.faults.is_empty() { None } else { Curve::total(outcomes) };
+    let last_ns = curve.as_ref().map_or(context.start_ns, Curve::end_ns);
+    let end_ns = match plan.as_ref().map(|plan| plan.until) {
+        Some(Until::Duration(duration)) => context.start_ns + duration.as_nanos() as i64,
+        _ => last_ns,
+    };
+    if let Some(curve) = &curve {
+        for fault in context.faults {
+            if let Some(seconds) = recovery_seconds(curve, fault, context.start_ns, end_ns) {
+                put("stream.recovery_seconds", seconds);
+            }
+        }
+    }
+    derived.transport = facts(&bodies, total);
+    derived.invalid = plan.and_then(|plan| invalid(&plan, &received, outcomes));
+    derived
+}
+
+/// Jain's fairness index; `None` without a flow or without a byte.
+pub fn jain(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<TransportFacts> {
+    let mut sum = TransportFacts { goodput_bits_per_second, ..TransportFacts::default() };
+    for flow in bodies.iter().flat_map(|body| &body.sent) {
+        let facts = flow.facts?;
+        sum.flow_count += facts.flow_count;
+        sum.observed_seconds += facts.observed_seconds;
+        sum.busy_seconds += facts.busy_seconds;
+        sum.receive_window_limited_seconds += facts.receive_window_limited_seconds;
+        sum.send_buffer_limited_seconds += facts.send_buffer_limited_seconds;
+        sum.sent_segments += facts.sent_segments;
+        sum.retransmitted_segments += facts.retransmitted_segments;
+        sum.duplicate_segments += facts.duplicate_segments;
+        sum.rtt_seconds += facts.rtt_seconds;
+    }
+    if sum.flow_count == 0 {
+        return None;
+    }
+    sum.rtt_seconds /= sum.flow_count as f64;
+    Some(sum)
+}
+
+/// Why the trial must not count, if so.
+fn invalid(plan: &StreamPlan, received: &[&ReceivedFlow], outcomes: &[Outcome]) -> Option<String> {
+    if received.is_empty() {
+        return Some("no flow was received".to_owned());
+    }
+    for flow in received {
+        let Some((_, seconds)) = flow.goodput() else {
+            return Some(format!("{}: it ended before its warm-up was over", flow.entity));
+        };
+        if let Until::Duration(duration) = plan.until {
+            let planned = (duration - plan.warm_up).as_secs_f64();
+            if (seconds / planned - 1.0).abs() > LENGTH_TOLERANCE {
+                return Some(format!(
+                    "{}: measured over {seconds:.3} s where {planned:.3} s were planned (more than 1 % off)",
+                    flow.entity
+                ));
+            }
+        }
+        if let Until::Bytes(bytes) = plan.until
+            && flow.bytes != bytes
+        {
+            return Some(format!("{}: {} of {bytes} bytes arrived", flow.entity, flow.bytes));
+        }
+    }
+    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
+    broken.filter(|text| text.contains("failed after")).cloned()
+}
+
+/// Bytes received by all flows together as a function of time, straight between samples.
+struct Curve {
+    points: Vec<(i64, f64)>,
+}
+
+impl Curve {
+    fn total(outcomes: &[Outcome]) -> Option<Curve> {
+        let mut steps: Vec<(i64, usize, f64)> = Vec::new();
+        let all: Vec<&Series> = outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.series)
+            .filter(|series| series.name == "stream.received_bytes")
+            .collect();
+        for (flow, series) in all.iter().enumerate() {
+            steps.extend(series.t_ns.iter().zip(&series.value).map(|(at, value)| (*at, flow, *value)));
+        }
+        if all.is_empty() || steps.is_empty() {
+            return None;
+        }
+        let mut times: Vec<i64> = steps.iter().map(|(at, _, _)| *at).collect();
+        times.sort_unstable();
+        times.dedup();
+        let mut points: Vec<(i64, f64)> = times.into_iter().map(|at| (at, 0.0)).collect();
+        for series in all {
+            let flow = Cursor::new(series);
+            add(&mut points, flow);
+        }
+        Some(Curve { points })
+    }
+
+    fn end_ns(&self) -> i64 {
+        self.points.last().map_or(0, |(at, _)| *at)
+    }
+
+    /// Bytes at `at_ns`, held before the first sample and after the last.
+    fn at(&self, at_ns: i64) -> f64 {
+        let after = self.points.partition_point(|(at, _)| *at <= at_ns);
+        match (after.checked_sub(1).and_then(|index| self.points.get(index)), self.points.get(after)) {
+            (Some(before), Some(next)) => between(*before, *next, at_ns),
+            (Some(last), None) => last.1,
+            (None, Some(first)) => first.1,
+            (None, None) => 0.0,
+        }
+    }
+
+    /// Bytes a nanosecond.
+    fn rate(&self, from_ns: i64, to_ns: i64) -> f64 {
+        (self.at(to_ns) - self.at(from_ns)) / (to_ns - from_ns) as f64
+    }
+}
+
+fn between(before: (i64, f64), next: (i64, f64), at_ns: i64) -> f64 {
+    let share = (at_ns - before.0) as f64 / (next.0 - before.0).max(1) as f64;
+    before.1 + (next.1 - before.1) * share
+}
+
+/// Walks one series once while the merged times grow.
+struct Cursor<'a> {
+    series: &'a Series,
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(series: &'a Series) -> Self {
+        Cursor { series, next: 0 }
+    }
+    fn at(&mut self, at_ns: i64) -> f64 {
+        let (times, values) = (&self.series.t_ns, &self.series.value);
+        while self.next < times.len() && times[self.next] <= at_ns {
+            self.next += 1;
+        }
+        match (self.next.checked_sub(1), self.next < times.len()) {
+            (Some(index), true) => {
+                between((times[index], values[index]), (times[self.next], values[self.next]), at_ns)
+            }
+            (Some(index), false) => values[index],
+            (None, true) => values[0],
+            (None, false) => 0.0,
+        }
+    }
+}
+
+fn add(points: &mut [(i64, f64)], mut flow: Cursor<'_>) {
+    for (at, value) in points {
+        *value += flow.at(*at);
+    }
+}
+
+/// As `stream.recovery_seconds` is defined. `None`: the fault is not within the step, or nothing flowed before it.
+fn recovery_seconds(curve: &Curve, fault: &FaultWindow, start_ns: i64, end_ns: i64) -> Option<f64> {
+    let before_ns = (fault.start_ns - BEFORE_NS).max(start_ns);
+    if fault.start_ns <= before_ns || fault.end_ns >= end_ns || fault.end_ns < fault.start_ns {
+        return None;
+    }
+    let wanted = curve.rate(before_ns, fault.start_ns) * RECOVERED_RATIO;
+    if wanted <= 0.0 {
+        return None;
+    }
+    let mut good_since = None;
+    let mut at = fault.end_ns;
+    while at + WINDOW_NS <= end_ns {
+        if curve.rate(at, at + WINDOW_NS) >= wanted {
+            let since = *good_since.get_or_insert(at);
+            if at - since >= WINDOW_NS {
+                return Some((since - fault.end_ns) as f64 / 1e9);
+            }
+        } else {
+            good_since = None;
+        }
+        at += STEP_NS;
+    }
+    // The step ended while it was coming back: what was seen of it was good to the end.
+    let since = good_since.unwrap_or(end_ns);
+    Some((since - fault.end_ns) as f64 / 1e9)
+}

@@ -1,0 +1,65 @@
+//! What a stream step measures.
+
+use weir_core::metric::{Better, Metric, Scope};
+
+pub static METRICS: &[Metric] = &[
+    Metric {
+        name: "stream.flow_goodput_bits_per_second",
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Flow,
+        definition: "Payload that the receiving program got over the steady state, which begins with the step's start plus \
+            warm-up and ends with its planned end (or the last byte of a flow bounded by bytes), divided by the time between \
+            the receiver's own looks at the clock at these two edges.",
+    },
+    Metric {
+        name: "stream.total_goodput_bits_per_second",
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Sum of the goodputs of all flows of the trial, both directions included.",
+    },
+    Metric {
+        name: "stream.retransmitted_segments",
+        unit: "segments",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Segments the sender's kernel sent again (tcpi_total_retrans) from the step's start to the end of its \
+            drain, warm-up included.",
+    },
+    Metric {
+        name: "stream.stalled_seconds",
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Longest time between two receives with data, by the receiver's clock, from the flow's first byte to the \
+            step's planned end (or the last byte of a flow bounded by bytes). A flow that never got a byte was stalled from \
+            start to end.",
+    },
+    Metric {
+        name: "stream.fairness_jain",
+        unit: "1",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Jain's index of the flows' goodputs, (sum of x)^2 / (n * sum of x^2): 1 when all are equal, 1/n when one \
+            flow has all. Jain, Chiu, Hawe, DEC-TR-301, 1984.",
+    },
+    Metric {
+        name: "stream.recovery_seconds",
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "From the end of a fault to the first moment from which the total rate of all flows is back at 90 % of \
+            the rate before the fault: over every window of 100 ms that starts within 100 ms of that moment. The rate before is the \
+            mean over up to 1 s before the fault. One value a fault that begins and ends within the step while bytes flow. If \
+            the rate never came back, the time from the fault's end to the step's end: a lower bound. Resolved to the series' interval.",
+    },
+    Metric {
+        name: "cost.cpu_seconds_per_gigabyte",
+        unit: "s/GB",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "CPU time, user and system, of the data threads at both ends over the whole step (drain included), per \
+            10^9 payload bytes received. What the kernel does for them on other threads is not in it.",
+    },
+];

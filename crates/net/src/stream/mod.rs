@@ -1,0 +1,111 @@
+//! Workload `stream`: bulk TCP from one end to the other.
+
+pub mod clock;
+pub mod derive;
+pub mod engine;
+pub mod metrics;
+pub mod outcome;
+pub mod plan;
+pub mod receive;
+pub mod samples;
+pub mod send;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::rendezvous::{self, Acceptor, Body, Flow};
+use clock::Patience;
+use engine::Load;
+use plan::{FLOWS_MAX, StreamPlan, Until};
+use std::time::Duration;
+use weir_core::Values;
+use weir_core::metric::Metric;
+use weir_seams::workload::{
+    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
+    WorkloadError,
+};
+
+pub struct Stream;
+
+impl Workload for Stream {
+    fn metrics(&self) -> &'static [Metric] {
+        metrics::METRICS
+    }
+
+    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
+        let plan = StreamPlan::from_values(values)?;
+        let flows = plan.flows_per_pair().saturating_mul(pair_count as u64);
+        if flows > FLOWS_MAX {
+            return Err(WorkloadError::stop(format!(
+                "{pair_count} pairs with `streams` = {} are {flows} flows; at most {FLOWS_MAX} are possible",
+                plan.streams
+            )));
+        }
+        Ok(match plan.until {
+            Until::Duration(duration) => {
+                Estimate { duration: duration + rtt, duration_bounded: true, bytes: None }
+            }
+            // How fast they will go is what the step is to find out; a 1 Gbit/s path is as good a guess as any.
+            Until::Bytes(bytes) => {
+                let total = bytes.saturating_mul(flows);
+                let duration = Duration::from_secs_f64(total as f64 * 8.0 / 1e9) + rtt;
+                Estimate { duration, duration_bounded: false, bytes: Some(total) }
+            }
+        })
+    }
+
+    fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
+        // The values were checked by `estimate`; what is refused there gets no assignments.
+        StreamPlan::from_values(request.values).map_or_else(
+            |_| Vec::new(),
+            |plan| rendezvous::assignments("stream", request, plan.streams, plan.direction.connector_sends()),
+        )
+    }
+
+    fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
+        derive::derive(context, outcomes)
+    }
+
+    fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
+        let plan = StreamPlan::from_values(&assignment.values)?;
+        let side = if assignment.role == rendezvous::ACCEPT {
+            Side::Accept(Acceptor::listen(assignment, &plan.tcp)?)
+        } else {
+            Side::Connect(rendezvous::connect(assignment, &plan.tcp)?)
+        };
+        let load = Load {
+            plan,
+            host: assignment.host.clone(),
+            role: assignment.role.clone(),
+            flow_total: Body::of(assignment)?.flow_total,
+            patience: Patience::default(),
+        };
+        Ok(Box::new(StreamTask { load, side }))
+    }
+}
+
+enum Side {
+    Accept(Acceptor),
+    Connect(Vec<Flow>),
+}
+
+struct StreamTask {
+    load: Load,
+    side: Side,
+}
+
+impl Task for StreamTask {
+    fn address(&self) -> Option<String> {
+        match &self.side {
+            Side::Accept(acceptor) => Some(acceptor.address().to_string()),
+            Side::Connect(_) => None,
+        }
+    }
+
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        let flows = match self.side {
+            Side::Accept(acceptor) => acceptor.collect(rendezvous::deadline(control))?,
+            Side::Connect(flows) => flows,
+        };
+        engine::run(&self.load, flows, control)
+    }
+}

@@ -1,0 +1,207 @@
+//! From what the threads counted to an outcome.
+
+use super::clock::{Schedule, nanoseconds};
+use super::engine::{Half, Load};
+use super::receive::Receiver;
+use super::send::{InfoAt, Sender, TcpSample};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use weir_core::evidence::TransportFacts;
+use weir_core::record::{Observed, Row, Series};
+use weir_seams::workload::Outcome;
+
+/// What `derive` needs of one end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamBody {
+    /// CPU time of the data threads, user and system, over the whole step.
+    pub cpu_ns: u64,
+    pub received: Vec<ReceivedFlow>,
+    pub sent: Vec<SentFlow>,
+    pub interval_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceivedFlow {
+    pub entity: String,
+    /// Over the whole step, drain included.
+    pub bytes: u64,
+    /// The steady state as it was: `[at, bytes]` at its start and at its end; `None` when it never began.
+    pub steady_ns_bytes: Option<[[u64; 2]; 2]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SentFlow {
+    pub entity: String,
+    pub bytes: u64,
+    /// `None` where the kernel does not keep what is needed.
+    pub facts: Option<TransportFacts>,
+}
+
+impl ReceivedFlow {
+    /// Goodput and length of the steady state, bit/s and seconds.
+    pub fn goodput(&self) -> Option<(f64, f64)> {
+        let [[from_ns, from], [to_ns, to]] = self.steady_ns_bytes?;
+        let seconds = to_ns.checked_sub(from_ns)? as f64 / 1e9;
+        (seconds > 0.0).then(|| (to.saturating_sub(from) as f64 * 8.0 / seconds, seconds))
+    }
+}
+
+pub fn assemble(
+    load: &Load,
+    schedule: &Schedule,
+    interval: Duration,
+    granted: serde_json::Map<String, serde_json::Value>,
+    halves: Vec<Half>,
+    cpu_ns: u64,
+) -> Outcome {
+    let mut outcome = Outcome {
+        host: load.host.clone(),
+        role: load.role.clone(),
+        started_ns: schedule.start_ns,
+        ended_ns: weir_sys::clock::monotonic().as_ns(),
+        granted,
+        ..Outcome::default()
+    };
+    let mut body = StreamBody { cpu_ns, interval_ns: nanoseconds(interval), ..StreamBody::default() };
+    for half in halves {
+        match half {
+            Half::Receive(receiver) => receiver_part(&mut outcome, &mut body, schedule, receiver),
+            Half::Send(sender) => sender_part(&mut outcome, &mut body, schedule, sender),
+        }
+    }
+    if interval != load.plan.interval {
+        outcome.granted.insert(
+            "series".to_owned(),
+            serde_json::json!({
+                "asked_interval_ns": nanoseconds(load.plan.interval),
+                "interval_ns": nanoseconds(interval),
+                "why": format!("{} flows share 1600 samples a second", load.flow_total),
+            }),
+        );
+    }
+    outcome.body = serde_json::to_value(body).expect("names and numbers are JSON");
+    outcome
+}
+
+fn row(entity: &str, metric: &str, value: f64) -> Row {
+    Row { entity: entity.to_owned(), metric: metric.to_owned(), value: Observed::Value(value) }
+}
+
+fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, receiver: Receiver) {
+    let stalled = receiver.stalled_ns();
+    let Receiver { entity, bytes, steady_start, steady_end, samples, failure, .. } = receiver;
+    let early = steady_end.is_some_and(|edge| edge.at_ns < schedule.end_ns);
+    if let Some(text) = failure {
+        outcome.failures.push(format!("{entity}: {text}"));
+    } else if schedule.duration_bounded() && early {
+        let seconds = steady_end.map_or(0, |edge| edge.at_ns.saturating_sub(schedule.start_ns)) as f64 / 1e9;
+        outcome.failures.push(format!("{entity}: its sender ended it {seconds:.3} s after the start"));
+    }
+    let flow = ReceivedFlow {
+        entity,
+        bytes,
+        steady_ns_bytes: steady_start
+            .zip(steady_end)
+            .map(|(start, end)| [[start.at_ns, start.bytes], [end.at_ns, end.bytes]]),
+    };
+    let entity = &flow.entity;
+    if let Some((goodput, _)) = flow.goodput() {
+        outcome.rows.push(row(entity, "stream.flow_goodput_bits_per_second", goodput));
+    }
+    outcome.rows.push(row(entity, "stream.stalled_seconds", stalled as f64 / 1e9));
+    let items = samples.into_items();
+    outcome.series.push(Series {
+        entity: entity.clone(),
+        name: "stream.received_bytes".to_owned(),
+        unit: "B".to_owned(),
+        cumulative: true,
+        t_ns: items.iter().map(|(at, _)| *at as i64).collect(),
+        value: items.iter().map(|(_, bytes)| *bytes as f64).collect(),
+    });
+    body.received.push(flow);
+}
+
+fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, sender: Sender) {
+    let Sender { entity, sent_bytes, at_start, at_warm, at_end, at_last, samples, failure, .. } = sender;
+    if let Some(text) = failure {
+        outcome.failures.push(format!("{entity}: {text}"));
+    }
+    if let (Some(first), Some(last)) = (at_start, at_last) {
+        let count = last.info.total_retrans_segments.wrapping_sub(first.info.total_retrans_segments);
+        outcome.rows.push(row(&entity, "stream.retransmitted_segments", f64::from(count)));
+    }
+    let items = samples.into_items();
+    let facts = at_warm.zip(at_end).and_then(|(warm, end)| facts(&warm, &end, &items));
+    tcp_series(outcome, &entity, schedule, &items);
+    body.sent.push(SentFlow { entity, bytes: sent_bytes, facts });
+}
+
+/// What TCP counted over the steady state of one flow; the goodput is the receiver's to say.
+fn facts(warm: &InfoAt, end: &InfoAt, items: &[(u64, TcpSample)]) -> Option<TransportFacts> {
+    let seconds =
+        |read: fn(&InfoAt) -> Option<u64>| Some(read(end)?.saturating_sub(read(warm)?) as f64 / 1e6);
+    let rtts: Vec<u32> = items
+        .iter()
+        .filter(|(at, _)| (warm.at_ns..=end.at_ns).contains(at))
+        .map(|(_, sample)| sample.rtt_us)
+        .collect();
+    let rtt_us = if rtts.is_empty() {
+        f64::from(end.info.rtt_us)
+    } else {
+        rtts.iter().map(|rtt| f64::from(*rtt)).sum::<f64>() / rtts.len() as f64
+    };
+    Some(TransportFacts {
+        flow_count: 1,
+        observed_seconds: end.at_ns.saturating_sub(warm.at_ns) as f64 / 1e9,
+        busy_seconds: seconds(|at| at.info.busy_us)?,
+        receive_window_limited_seconds: seconds(|at| at.info.rwnd_limited_us)?,
+        send_buffer_limited_seconds: seconds(|at| at.info.sndbuf_limited_us)?,
+        sent_segments: u64::from(end.info.data_segs_out?.wrapping_sub(warm.info.data_segs_out?)),
+        retransmitted_segments: u64::from(
+            end.info.total_retrans_segments.wrapping_sub(warm.info.total_retrans_segments),
+        ),
+        duplicate_segments: u64::from(end.info.dsack_dups?.wrapping_sub(warm.info.dsack_dups?)),
+        goodput_bits_per_second: 0.0,
+        rtt_seconds: rtt_us / 1e6,
+    })
+}
+
+/// A series whose values seldom change keeps the samples where they do, the one before each, and the last.
+fn thinned(items: &[(i64, f64)]) -> (Vec<i64>, Vec<f64>) {
+    let keep = |index: usize| {
+        index == 0
+            || index + 1 == items.len()
+            || items[index].1 != items[index - 1].1
+            || items[index].1 != items[index + 1].1
+    };
+    (0..items.len()).filter(|index| keep(*index)).map(|index| items[index]).unzip()
+}
+
+fn tcp_series(outcome: &mut Outcome, entity: &str, _schedule: &Schedule, items: &[(u64, TcpSample)]) {
+    type Read = fn(&TcpSample) -> Option<f64>;
+    let columns: [(&str, &str, bool, Read); 5] = [
+        ("tcp.congestion_window_segments", "segments", false, |s| {
+            Some(f64::from(s.congestion_window_segments))
+        }),
+        ("tcp.in_flight_segments", "segments", false, |s| Some(f64::from(s.in_flight_segments))),
+        ("tcp.rtt_seconds", "s", false, |s| Some(f64::from(s.rtt_us) / 1e6)),
+        ("tcp.retransmitted_segments", "segments", true, |s| Some(f64::from(s.retransmitted_segments))),
+        ("tcp.peer_window_bytes", "B", false, |s| s.peer_window_bytes.map(f64::from)),
+    ];
+    for (name, unit, cumulative, read) in columns {
+        let points: Vec<(i64, f64)> =
+            items.iter().filter_map(|(at, sample)| Some((*at as i64, read(sample)?))).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let (t_ns, value) = thinned(&points);
+        outcome.series.push(Series {
+            entity: entity.to_owned(),
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            cumulative,
+            t_ns,
+            value,
+        });
+    }
+}

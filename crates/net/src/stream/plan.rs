@@ -1,0 +1,198 @@
+//! What a stream step asks for: its parameters, checked.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use weir_core::param::Kind;
+use weir_core::{Param, Values};
+use weir_seams::workload::WorkloadError;
+use weir_transport::tcp_options::TcpOptions;
+
+pub static PARAMS: &[Param] = &[
+    Param::new(
+        "direction",
+        Kind::Choice(&["up", "down", "both"]),
+        "Which end sends: up is from `from` to `to`, down the other way; both opens a connection for each way.",
+    )
+    .default("up"),
+    Param::new("block", Kind::Size, "Bytes of one send or receive call.")
+        .default("128KiB")
+        .range(1.0, BLOCK_BYTES_MAX as f64),
+    Param::new("threads", Kind::Count, "Data threads at each end; 0 takes one a flow, up to one a core.")
+        .default("0")
+        .range(0.0, 256.0),
+];
+
+/// Largest block: each data thread holds one.
+pub const BLOCK_BYTES_MAX: u64 = 16 << 20;
+/// Most flows of a step at one end.
+pub const FLOWS_MAX: u64 = 16_384;
+/// Up to so many flows the series keep the interval asked for.
+const FLOWS_FULL_RESOLUTION: u64 = 16;
+/// Beyond, samples a second over all flows of the step.
+const SAMPLES_PER_SECOND: u64 = 1_600;
+pub const INTERVAL_DEFAULT: Duration = Duration::from_millis(10);
+pub const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    Up,
+    Down,
+    Both,
+}
+
+impl Direction {
+    /// Whether the connecting end sends, for each connection of one stream.
+    pub fn connector_sends(self) -> &'static [bool] {
+        match self {
+            Direction::Up => &[true],
+            Direction::Down => &[false],
+            Direction::Both => &[true, false],
+        }
+    }
+}
+
+/// When a flow ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// Senders stop so long after the start.
+    Duration(Duration),
+    /// Each flow moves exactly so many bytes.
+    Bytes(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamPlan {
+    pub until: Until,
+    pub warm_up: Duration,
+    /// Of each pair.
+    pub streams: u64,
+    pub direction: Direction,
+    pub block_bytes: u64,
+    /// 0: automatic.
+    pub threads: u64,
+    /// As asked; see `series_interval`.
+    pub interval: Duration,
+    pub tcp: TcpOptions,
+}
+
+impl StreamPlan {
+    /// Errors name the keys that contradict each other.
+    pub fn from_values(values: &Values) -> Result<StreamPlan, WorkloadError> {
+        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let until = match (values.duration("duration"), values.size("bytes")) {
+            (Some(duration), None) => Until::Duration(duration),
+            (None, Some(bytes)) => Until::Bytes(bytes.0),
+            (None, None) => return stop("a stream needs `duration` or `bytes`"),
+            (Some(_), Some(_)) => {
+                return stop("`duration` and `bytes` both say when the stream ends; give one of them");
+            }
+        };
+        if values.count("count").is_some() {
+            return stop("`count` means operations, and a stream has none; give `duration` or `bytes`");
+        }
+        let direction = match values.text("direction").as_deref() {
+            Some("down") => Direction::Down,
+            Some("both") => Direction::Both,
+            _ => Direction::Up,
+        };
+        let plan = StreamPlan {
+            until,
+            warm_up: values.duration("warm_up").unwrap_or_default(),
+            streams: values.count("streams").unwrap_or(1),
+            direction,
+            block_bytes: values.size("block").map_or(128 << 10, |size| size.0),
+            threads: values.count("threads").unwrap_or(0),
+            interval: values.duration("interval").unwrap_or(INTERVAL_DEFAULT),
+            tcp: TcpOptions::from_values(values),
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Bounds that hold wherever a plan comes from, a peer included.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let stop = |text: String| Err(WorkloadError::stop(text));
+        match self.until {
+            Until::Duration(duration) if duration.is_zero() => return stop("`duration` is zero".to_owned()),
+            Until::Duration(duration) if self.warm_up >= duration => {
+                return stop(format!(
+                    "`warm_up` of {:?} leaves nothing to measure of a `duration` of {duration:?}",
+                    self.warm_up
+                ));
+            }
+            Until::Bytes(0) => return stop("`bytes` is zero".to_owned()),
+            _ => {}
+        }
+        if self.streams == 0 {
+            return stop("`streams` is zero".to_owned());
+        }
+        if self.streams > FLOWS_MAX {
+            return stop(format!("`streams` is {}; at most {FLOWS_MAX} flows are possible", self.streams));
+        }
+        if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
+            return stop(format!(
+                "`block` is {} bytes; it must be from 1 to {BLOCK_BYTES_MAX}",
+                self.block_bytes
+            ));
+        }
+        if self.threads > 256 {
+            return stop(format!("`threads` is {}; at most 256 are possible", self.threads));
+        }
+        if self.interval < INTERVAL_MIN {
+            return stop(format!("`interval` is {:?}; the finest is {INTERVAL_MIN:?}", self.interval));
+        }
+        Ok(())
+    }
+
+    /// Connections of one pair.
+    pub fn flows_per_pair(&self) -> u64 {
+        self.streams * self.direction.connector_sends().len() as u64
+    }
+
+    /// The interval of the series with `flows` flows in the step. Beyond 16 flows it is stretched so that all flows
+    /// together give at most 1,600 samples a second, so that looking does not slow what is looked at.
+    pub fn series_interval(&self, flows: u64) -> Duration {
+        if flows <= FLOWS_FULL_RESOLUTION {
+            return self.interval;
+        }
+        self.interval.max(Duration::from_nanos(flows * 1_000_000_000 / SAMPLES_PER_SECOND))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::{Bytes, Value};
+
+    fn values(pairs: &[(&str, Value)]) -> Values {
+        let mut values = Values::defaults(PARAMS);
+        for (key, value) in pairs {
+            values.set(key, value.clone());
+        }
+        values
+    }
+
+    #[test]
+    fn contradicting_keys_are_refused_by_name() {
+        let second = Value::Duration(Duration::from_secs(1));
+        let refused = |pairs: &[(&str, Value)]| StreamPlan::from_values(&values(pairs)).unwrap_err().text;
+        assert!(refused(&[]).contains("`duration` or `bytes`"));
+        assert!(refused(&[("duration", second.clone()), ("bytes", Value::Size(Bytes(1)))]).contains("both"));
+        assert!(refused(&[("duration", second.clone()), ("count", Value::Count(3))]).contains("`count`"));
+        assert!(refused(&[("duration", second.clone()), ("warm_up", second)]).contains("`warm_up`"));
+    }
+
+    #[test]
+    fn many_flows_stretch_the_interval_to_1600_samples_a_second() {
+        let plan = StreamPlan::from_values(&values(&[("duration", Value::Duration(Duration::from_secs(1)))]))
+            .unwrap();
+        let fine = StreamPlan { interval: INTERVAL_MIN, ..plan.clone() };
+        assert_eq!(fine.series_interval(16), INTERVAL_MIN);
+        assert_eq!(plan.series_interval(16), INTERVAL_DEFAULT);
+        assert_eq!(fine.series_interval(128), Duration::from_millis(80));
+        let coarse = StreamPlan { interval: Duration::from_secs(1), ..plan };
+        assert_eq!(coarse.series_interval(128), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,202 @@
+//! The receiving end of a flow: counts what comes, and when.
+
+use super::clock::Schedule;
+use super::samples::Samples;
+use std::io::{self, ErrorKind, Read};
+use std::net::{Shutdown, TcpStream};
+
+/// A counter read at a true time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    pub at_ns: u64,
+    pub bytes: u64,
+}
+
+pub struct Receiver {
+    pub entity: String,
+    pub stream: TcpStream,
+    pub bytes: u64,
+    pub first_ns: Option<u64>,
+    /// The last receive with data, the start before the first.
+    pub last_ns: u64,
+    gap_max_ns: u64,
+    pub steady_start: Option<Edge>,
+    pub steady_end: Option<Edge>,
+    pub samples: Samples<u64>,
+    pub failure: Option<String>,
+    /// Bytes not yet added to the live progress.
+    unreported: u64,
+    pub done: bool,
+}
+
+/// What a call on a flow came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Moved a full block; there may be more.
+    Moved,
+    /// Moved less than a block: no more for now.
+    Short,
+    /// Nothing could be moved.
+    Blocked,
+    Done,
+}
+
+impl Receiver {
+    pub fn new(
+        entity: String,
+        stream: TcpStream,
+        schedule: &Schedule,
+        capacity: usize,
+        interval_ns: u64,
+    ) -> Self {
+        // Nothing can have come before the start, so that without a warm-up the first edge is known exactly.
+        let start = Edge { at_ns: schedule.start_ns, bytes: 0 };
+        let mut samples = Samples::new(capacity, schedule.start_ns, interval_ns);
+        samples.push(schedule.start_ns, 0);
+        Receiver {
+            entity,
+            stream,
+            bytes: 0,
+            first_ns: None,
+            last_ns: schedule.start_ns,
+            gap_max_ns: 0,
+            steady_start: (schedule.warm_ns == schedule.start_ns).then_some(start),
+            steady_end: None,
+            samples,
+            failure: None,
+            unreported: 0,
+            done: false,
+        }
+    }
+
+    /// Receives once into `block`.
+    pub fn turn(&mut self, schedule: &Schedule, block: &mut [u8], now: impl Fn() -> u64) -> Turn {
+        match self.stream.read(block) {
+            Ok(0) => {
+                self.on_end(schedule, now());
+                Turn::Done
+            }
+            Ok(count) => {
+                self.on_received(schedule, now(), count as u64);
+                if count == block.len() { Turn::Moved } else { Turn::Short }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Turn::Blocked,
+            Err(error) if error.kind() == ErrorKind::Interrupted => Turn::Moved,
+            Err(error) => {
+                self.on_failure(schedule, now(), &error);
+                Turn::Done
+            }
+        }
+    }
+
+    fn on_received(&mut self, schedule: &Schedule, now_ns: u64, count: u64) {
+        let gap_end = now_ns.min(schedule.end_ns);
+        if self.first_ns.is_none() {
+            self.first_ns = Some(now_ns);
+        } else {
+            self.gap_max_ns = self.gap_max_ns.max(gap_end.saturating_sub(self.last_ns));
+        }
+        let due = now_ns >= self.samples.next_due_ns();
+        if due
+            && now_ns - self.last_ns > self.samples.interval_ns()
+            && self.samples.last_ns() < Some(self.last_ns)
+        {
+            // Nothing came for longer than an interval: without this the pause would look like a slow slope.
+            self.samples.push(self.last_ns, self.bytes);
+        }
+        self.bytes += count;
+        self.unreported += count;
+        self.last_ns = now_ns;
+        if due {
+            self.samples.push(now_ns, self.bytes);
+        }
+        self.look(schedule, now_ns);
+    }
+
+    /// Reads the counter at an edge of the steady state that has just been passed.
+    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+        let here = Edge { at_ns: now_ns, bytes: self.bytes };
+        if now_ns >= schedule.warm_ns && self.steady_start.is_none() {
+            self.steady_start = Some(here);
+        }
+        if now_ns >= schedule.end_ns && self.steady_end.is_none() {
+            self.steady_end = Some(here);
+        }
+    }
+
+    /// To be called when nothing can be received: notes edges, and gives up on a flow that is dead. `end_ns` is when the
+    /// load ended or will end.
+    pub fn on_idle(&mut self, schedule: &Schedule, now_ns: u64, end_ns: u64) {
+        self.look(schedule, now_ns);
+        let quiet_ns = now_ns.saturating_sub(self.last_ns.max(end_ns));
+        let patience = schedule.patience;
+        let text = if now_ns > end_ns && quiet_ns > super::clock::nanoseconds(patience.drain_idle) {
+            format!(
+                "its end never came; nothing was received for {:?} after the load's end",
+                patience.drain_idle
+            )
+        } else if end_ns == u64::MAX
+            && now_ns.saturating_sub(self.last_ns) > super::clock::nanoseconds(patience.stall)
+        {
+            format!("nothing was received for {:?}", patience.stall)
+        } else {
+            return;
+        };
+        self.give_up(schedule, now_ns, text);
+    }
+
+    /// When data still comes long after the end.
+    pub fn on_overdue(&mut self, schedule: &Schedule, now_ns: u64) {
+        let text = format!("still not drained {:?} after the load's end", schedule.patience.drain);
+        self.give_up(schedule, now_ns, text);
+    }
+
+    fn give_up(&mut self, schedule: &Schedule, now_ns: u64, text: String) {
+        self.failure = Some(text);
+        self.finish(schedule, now_ns);
+        // What a live but slow peer still has is of no use any more; it hears so at once.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn on_end(&mut self, schedule: &Schedule, now_ns: u64) {
+        self.finish(schedule, now_ns);
+        // The sender waits for it: everything has been received.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    fn on_failure(&mut self, schedule: &Schedule, now_ns: u64, error: &io::Error) {
+        self.failure = Some(format!("receive failed after {} bytes: {error}", self.bytes));
+        self.finish(schedule, now_ns);
+    }
+
+    fn finish(&mut self, schedule: &Schedule, now_ns: u64) {
+        // A flow bounded by bytes is over with its last byte, any other when its end is seen.
+        let over_ns = if schedule.duration_bounded() { now_ns } else { self.last_ns };
+        self.look(schedule, now_ns);
+        if self.steady_end.is_none() {
+            self.steady_end = Some(Edge { at_ns: over_ns, bytes: self.bytes });
+        }
+        if schedule.duration_bounded() || self.failure.is_some() {
+            let until = now_ns.min(schedule.end_ns);
+            self.gap_max_ns = self.gap_max_ns.max(until.saturating_sub(self.last_ns));
+        }
+        if self.samples.last_ns() < Some(self.last_ns) {
+            self.samples.push(self.last_ns, self.bytes);
+        }
+        self.done = true;
+    }
+
+    /// Longest time between two receives with data, from the first byte to the planned end (or the last byte of a flow
+    /// bounded by bytes).
+    pub fn stalled_ns(&self) -> u64 {
+        self.gap_max_ns
+    }
+
+    /// Bytes since it was last asked, for the live progress.
+    pub fn take_unreported(&mut self) -> u64 {
+        std::mem::take(&mut self.unreported)
+    }
+    pub fn unreported(&self) -> u64 {
+        self.unreported
+    }
+}

@@ -1,0 +1,239 @@
+//! The sending end of a flow.
+
+use super::clock::{Schedule, nanoseconds};
+use super::receive::Turn;
+use super::samples::Samples;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use weir_sys::socket;
+use weir_sys::tcp_info::TcpInfo;
+
+/// What of `TCP_INFO` goes into the series.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpSample {
+    pub congestion_window_segments: u32,
+    pub in_flight_segments: u32,
+    pub rtt_us: u32,
+    pub retransmitted_segments: u32,
+    pub peer_window_bytes: Option<u32>,
+}
+
+impl From<&TcpInfo> for TcpSample {
+    fn from(info: &TcpInfo) -> Self {
+        TcpSample {
+            congestion_window_segments: info.snd_cwnd_segments,
+            in_flight_segments: info.unacked_segments,
+            rtt_us: info.rtt_us,
+            retransmitted_segments: info.total_retrans_segments,
+            peer_window_bytes: info.snd_wnd_bytes,
+        }
+    }
+}
+
+/// Counters of the kernel at a true time.
+#[derive(Clone, Copy, Debug)]
+pub struct InfoAt {
+    pub at_ns: u64,
+    pub info: TcpInfo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Sending,
+    /// All is written; the peer's end says that all was received.
+    Draining {
+        unacknowledged: u64,
+        progress_ns: u64,
+        since_ns: u64,
+    },
+    Done,
+}
+
+pub struct Sender {
+    pub entity: String,
+    pub stream: TcpStream,
+    pub sent_bytes: u64,
+    /// Left to send; `u64::MAX` for a flow bounded by time.
+    remaining: u64,
+    last_ns: u64,
+    pub at_start: Option<InfoAt>,
+    pub at_warm: Option<InfoAt>,
+    pub at_end: Option<InfoAt>,
+    pub at_last: Option<InfoAt>,
+    pub samples: Samples<TcpSample>,
+    pub failure: Option<String>,
+    phase: Phase,
+}
+
+impl Sender {
+    pub fn new(
+        entity: String,
+        stream: TcpStream,
+        schedule: &Schedule,
+        bytes: Option<u64>,
+        capacity: usize,
+        interval_ns: u64,
+    ) -> Self {
+        Sender {
+            entity,
+            stream,
+            sent_bytes: 0,
+            remaining: bytes.unwrap_or(u64::MAX),
+            last_ns: schedule.start_ns,
+            at_start: None,
+            at_warm: None,
+            at_end: None,
+            at_last: None,
+            samples: Samples::new(capacity, schedule.start_ns, interval_ns),
+            failure: None,
+            phase: Phase::Sending,
+        }
+    }
+
+    pub fn done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+    pub fn draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. })
+    }
+
+    fn read_info(&self, at_ns: u64) -> Option<InfoAt> {
+        TcpInfo::read(self.stream.as_fd()).ok().map(|info| InfoAt { at_ns, info })
+    }
+
+    /// The first look, just before the first byte.
+    pub fn on_start(&mut self, schedule: &Schedule, now_ns: u64) {
+        self.at_start = self.read_info(now_ns);
+        self.look(schedule, now_ns);
+    }
+
+    /// Sends one block, or looks for the peer's end.
+    pub fn turn(&mut self, schedule: &Schedule, block: &[u8], now: impl Fn() -> u64, end_ns: u64) -> Turn {
+        match self.phase {
+            Phase::Sending => self.send(schedule, block, now, end_ns),
+            Phase::Draining { .. } => self.drain(schedule, now),
+            Phase::Done => Turn::Done,
+        }
+    }
+
+    fn send(&mut self, schedule: &Schedule, block: &[u8], now: impl Fn() -> u64, end_ns: u64) -> Turn {
+        let wanted = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(block.len());
+        match self.stream.write(&block[..wanted]) {
+            Ok(count) => {
+                let now_ns = now();
+                self.sent_bytes += count as u64;
+                if self.remaining != u64::MAX {
+                    self.remaining -= count as u64;
+                }
+                self.last_ns = now_ns;
+                self.look(schedule, now_ns);
+                if self.remaining == 0 || now_ns >= end_ns {
+                    self.end(now_ns);
+                    return Turn::Short;
+                }
+                if count == wanted { Turn::Moved } else { Turn::Short }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Turn::Blocked,
+            Err(error) if error.kind() == ErrorKind::Interrupted => Turn::Moved,
+            Err(error) => {
+                let text = format!("send failed after {} bytes: {error}", self.sent_bytes);
+                self.fail(now(), text);
+                Turn::Done
+            }
+        }
+    }
+
+    /// Takes the samples and edges that are due.
+    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+        let warm = now_ns >= schedule.warm_ns && self.at_warm.is_none();
+        let due = now_ns >= self.samples.next_due_ns();
+        if !(warm || due) {
+            return;
+        }
+        if let Some(at) = self.read_info(now_ns) {
+            if warm {
+                self.at_warm = Some(at);
+            }
+            self.samples.push(now_ns, TcpSample::from(&at.info));
+        }
+    }
+
+    /// No more is written; the peer will see the end after the last byte.
+    fn end(&mut self, now_ns: u64) {
+        self.at_end = self.read_info(now_ns);
+        if let Some(at) = self.at_end {
+            self.samples.push(now_ns, TcpSample::from(&at.info));
+        }
+        // A connection that is gone already says so at the next look.
+        let _ = self.stream.shutdown(Shutdown::Write);
+        self.phase = Phase::Draining { unacknowledged: u64::MAX, progress_ns: now_ns, since_ns: now_ns };
+    }
+
+    /// To be called when nothing can be written or read: samples, the end of the load, and dead peers.
+    pub fn on_idle(&mut self, schedule: &Schedule, now_ns: u64, end_ns: u64) {
+        match self.phase {
+            Phase::Sending => {
+                self.look(schedule, now_ns);
+                if now_ns >= end_ns {
+                    self.end(now_ns);
+                } else if end_ns == u64::MAX
+                    && now_ns.saturating_sub(self.last_ns) > nanoseconds(schedule.patience.stall)
+                {
+                    let limit = schedule.patience.stall;
+                    self.fail(now_ns, format!("the peer took nothing for {limit:?}"));
+                }
+            }
+            Phase::Draining { unacknowledged, progress_ns, since_ns } => {
+                let left = socket::unacknowledged_bytes(self.stream.as_fd()).unwrap_or(0);
+                let progress_ns = if left < unacknowledged { now_ns } else { progress_ns };
+                self.phase = Phase::Draining { unacknowledged: left, progress_ns, since_ns };
+                let patience = schedule.patience;
+                if now_ns.saturating_sub(progress_ns) > nanoseconds(patience.drain_idle)
+                    || now_ns.saturating_sub(since_ns) > nanoseconds(patience.drain)
+                {
+                    let text = format!(
+                        "not drained: {left} bytes unacknowledged {:.1} s after the load's end",
+                        now_ns.saturating_sub(since_ns) as f64 / 1e9
+                    );
+                    self.fail(now_ns, text);
+                }
+            }
+            Phase::Done => {}
+        }
+    }
+
+    fn drain(&mut self, _schedule: &Schedule, now: impl Fn() -> u64) -> Turn {
+        let mut scrap = [0; 64];
+        match self.stream.read(&mut scrap) {
+            Ok(0) => {
+                self.finish(now());
+                Turn::Done
+            }
+            // A receiver has nothing to say; what it says all the same is not looked at.
+            Ok(_) => Turn::Blocked,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Turn::Blocked
+            }
+            Err(error) => {
+                let text = format!("the connection broke while it was drained: {error}");
+                self.fail(now(), text);
+                Turn::Done
+            }
+        }
+    }
+
+    fn fail(&mut self, now_ns: u64, text: String) {
+        self.failure = Some(text);
+        self.finish(now_ns);
+        let _ = socket::reset_on_close(self.stream.as_fd());
+    }
+
+    fn finish(&mut self, now_ns: u64) {
+        self.at_last = self.read_info(now_ns).or(self.at_end);
+        if self.at_end.is_none() {
+            self.at_end = self.at_last;
+        }
+        self.phase = Phase::Done;
+    }
+}
