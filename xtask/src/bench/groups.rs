@@ -6,6 +6,7 @@ use super::process::{self, Line};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 pub struct Group {
@@ -40,7 +41,8 @@ pub static GROUPS: &[Group] = &[
     Group { name: "small", about: "Start-up time, size, lab of 33 hosts, idle fabric", run: small },
 ];
 
-const PORT: u16 = 5291;
+const PORT_FIRST: u16 = 21000;
+const PORT_COUNT: u16 = 4000;
 const STREAM_ROUNDS: usize = 20;
 const ROUNDS: usize = 10;
 
@@ -56,8 +58,15 @@ fn limit(settings: &Settings) -> Duration {
     settings.duration + Duration::from_secs(30)
 }
 
-fn remember(outcome: &mut Outcome, line: &Line) {
-    let text = line.join(" ");
+/// Another port for each server: sockperf cannot take one on which connections of the server before linger.
+fn next_port() -> u16 {
+    static NUMBER: AtomicU16 = AtomicU16::new(0);
+    PORT_FIRST + NUMBER.fetch_add(1, Ordering::Relaxed) % PORT_COUNT
+}
+
+/// Keeps a command line once, whatever its port.
+fn remember(outcome: &mut Outcome, line: &Line, port: u16) {
+    let text = line.join(" ").replace(&port.to_string(), "PORT");
     if !outcome.commands.contains(&text) {
         outcome.commands.push(text);
     }
@@ -131,12 +140,13 @@ fn iperf3_stream(
     flows: usize,
     outcome: &mut Outcome,
 ) -> Result<Stream, String> {
-    let serve = place.at_server(tools::iperf3_serve(settings, PORT, true));
-    let load = place.at_client(tools::iperf3_stream(settings, &place.server, PORT, flows));
-    remember(outcome, &serve);
-    remember(outcome, &load);
+    let port = next_port();
+    let serve = place.at_server(tools::iperf3_serve(settings, port, true));
+    let load = place.at_client(tools::iperf3_stream(settings, &place.server, port, flows));
+    remember(outcome, &serve, port);
+    remember(outcome, &load, port);
     let mut server = process::start(&settings.scratch, &serve)?;
-    server.listening(PORT)?;
+    server.listening(port)?;
     let client = process::finish(&settings.scratch, &load, limit(settings))?;
     let goodput = tools::iperf3_goodput(&client.stdout)?;
     let server = server.wait(Duration::from_secs(10), true)?;
@@ -149,12 +159,13 @@ fn weir_stream(
     flows: usize,
     outcome: &mut Outcome,
 ) -> Result<Stream, String> {
-    let serve = place.at_server(tools::weir_serve(settings, &place.listen, PORT));
-    let load = place.at_client(tools::weir_stream(settings, &place.server, PORT, flows, None));
-    remember(outcome, &serve);
-    remember(outcome, &load);
+    let port = next_port();
+    let serve = place.at_server(tools::weir_serve(settings, &place.listen, port));
+    let load = place.at_client(tools::weir_stream(settings, &place.server, port, flows, None));
+    remember(outcome, &serve, port);
+    remember(outcome, &load, port);
     let mut server = process::start(&settings.scratch, &serve)?;
-    server.listening(PORT)?;
+    server.listening(port)?;
     let client = process::finish(&settings.scratch, &load, limit(settings))?;
     let goodput = tools::weir_goodput(&client.stdout)?;
     let server = server.stop(Duration::from_secs(10))?;
@@ -168,14 +179,15 @@ fn latency(settings: &Settings) -> Result<Outcome, String> {
     let mut arms: [Vec<(f64, f64)>; 3] = Default::default();
     for round in 0..settings.rounds(STREAM_ROUNDS) {
         for arm in interleaved(round, 3) {
+            let port = next_port();
             let (serve, load) = if arm == 1 {
-                (tools::weir_serve(settings, "127.0.0.1", PORT), tools::weir_latency(settings, PORT, count))
+                (tools::weir_serve(settings, "127.0.0.1", port), tools::weir_latency(settings, port, count))
             } else {
-                (tools::sockperf_serve(PORT), tools::sockperf_latency(PORT, settings.duration))
+                (tools::sockperf_serve(port), tools::sockperf_latency(port, settings.duration))
             };
             let (serve, load) = (tools::pinned(serve), tools::pinned(load));
             let mut server = process::start(&settings.scratch, &serve)?;
-            server.listening(PORT)?;
+            server.listening(port)?;
             let client = process::finish(&settings.scratch, &load, limit(settings))?;
             server.stop(Duration::from_secs(10))?;
             let found = if arm == 1 {
@@ -187,8 +199,8 @@ fn latency(settings: &Settings) -> Result<Outcome, String> {
             if arms[arm].is_empty() && arm != 1 && arms[1].is_empty() {
                 count = ((settings.duration.as_secs_f64() / median) as u64).clamp(1_000, 5_000_000);
             }
-            remember(&mut outcome, &serve);
-            remember(&mut outcome, &load);
+            remember(&mut outcome, &serve, port);
+            remember(&mut outcome, &load, port);
             arms[arm].push((median, p99));
         }
     }
@@ -215,7 +227,7 @@ fn fabric(settings: &Settings) -> Result<Outcome, String> {
     for (file, mtu, least) in [("fabric-9000.toml", 9000, 9.5e9), ("fabric-1500.toml", 1500, 5e9)] {
         let place = place::lab(settings, file, "right-0", "left-0")?;
         outcome.commands.push(format!("weir lab up bench/labs/{file} --name NAME"));
-        let ports = [PORT, PORT + 1];
+        let ports = [next_port(), next_port()];
         let serve = [
             place.at_server(tools::weir_serve(settings, &place.listen, ports[0])),
             place.at_server(tools::iperf3_serve(settings, ports[1], false)),
@@ -225,13 +237,13 @@ fn fabric(settings: &Settings) -> Result<Outcome, String> {
             let mut server = process::start(&settings.scratch, line)?;
             server.listening(port)?;
             servers.push(server);
-            remember(&mut outcome, line);
+            remember(&mut outcome, line, port);
         }
         let load = [
             place.at_client(tools::weir_stream(settings, &place.server, ports[0], 1, None)),
             place.at_client(tools::iperf3_stream(settings, &place.server, ports[1], 1)),
         ];
-        load.iter().for_each(|line| remember(&mut outcome, line));
+        load.iter().zip(ports).for_each(|(line, port)| remember(&mut outcome, line, port));
         let mut arms: [Vec<f64>; 2] = Default::default();
         for round in 0..settings.rounds(ROUNDS) {
             for arm in interleaved(round, 2) {
@@ -262,18 +274,20 @@ fn fabric(settings: &Settings) -> Result<Outcome, String> {
 }
 
 fn series(settings: &Settings) -> Result<Outcome, String> {
+    const INTERVALS: [&str; 2] = ["100ms", "1ms"];
     let mut outcome = Outcome::default();
     let place = place::loopback();
-    let serve = tools::weir_serve(settings, &place.listen, PORT);
-    let load = ["100ms", "1ms"]
-        .map(|interval| tools::weir_stream(settings, &place.server, PORT, 16, Some(interval)));
-    [&serve, &load[0], &load[1]].into_iter().for_each(|line| remember(&mut outcome, line));
     let mut arms: [Vec<f64>; 2] = Default::default();
     for round in 0..settings.rounds(STREAM_ROUNDS) {
         for arm in interleaved(round, 2) {
+            let port = next_port();
+            let serve = tools::weir_serve(settings, &place.listen, port);
+            let load = tools::weir_stream(settings, &place.server, port, 16, Some(INTERVALS[arm]));
+            remember(&mut outcome, &serve, port);
+            remember(&mut outcome, &load, port);
             let mut server = process::start(&settings.scratch, &serve)?;
-            server.listening(PORT)?;
-            let client = process::finish(&settings.scratch, &load[arm], limit(settings))?;
+            server.listening(port)?;
+            let client = process::finish(&settings.scratch, &load, limit(settings))?;
             server.stop(Duration::from_secs(10))?;
             arms[arm].push(
                 tools::weir_goodput(&client.stdout).map_err(|problem| format!("round {round}: {problem}"))?,
@@ -293,7 +307,7 @@ fn small(settings: &Settings) -> Result<Outcome, String> {
 
     let scenario = settings.workspace.join("scenarios/quickstart.toml");
     let check = [&*settings.weir.to_string_lossy(), "check", &scenario.to_string_lossy()].map(str::to_owned);
-    remember(&mut outcome, &check.to_vec());
+    outcome.commands.push(check.join(" "));
     let mut check_seconds = Vec::new();
     // The first three warm the page cache.
     for round in 0..rounds.max(20) + 3 {
