@@ -1,8 +1,60 @@
 //! Scenarios: from TOML text to a plan in which every default is filled in and every name checked.
+//!
+//! A file becomes a tree that knows where each value stands; `[short]` and the command line change it; cases × sweep
+//! make a changed copy of it for each configuration; each copy is decoded by the declared keys of `schema`. Nothing is
+//! started while anything is wrong, and everything that is wrong is reported at once.
 
+mod criterion;
+mod errors;
+mod expand;
+mod explain;
+mod fault;
+pub mod glob;
+mod lab;
+mod load;
+mod nearest;
+mod overrides;
+mod path;
 pub mod plan;
+mod reader;
+mod resolved;
+mod schema;
+pub mod select;
+mod step;
+mod tree;
 
+pub use errors::{Place, Problem, ScenarioErrors};
+pub use explain::explain;
+pub use load::{FILE_BYTES_MAX, load};
+pub use nearest::nearest;
 pub use plan::{
     Bound, Condition, Configuration, Criterion, Fault, FaultAction, Overrides, Plan, Reference, Select, Step,
     StepStart, WorkloadSchema,
 };
+
+use errors::Problems;
+use tree::{Data, Node, Table};
+
+/// The tables of `[[key]]` with their places; anything else there is a problem.
+fn array_of_tables<'a>(table: &'a Table, key: &str, problems: &Problems) -> Vec<(&'a Table, Place)> {
+    let Some(node) = table.get(key) else { return Vec::new() };
+    let wrong = |node: &Node| {
+        problems.add_help(
+            node.at,
+            format!("`{key}`: expected tables with a header [[…{key}]], found {}", node.what()),
+            "an array of tables has double brackets",
+        );
+    };
+    let Data::List(list) = &node.data else {
+        wrong(node);
+        return Vec::new();
+    };
+    let mut tables = Vec::new();
+    for item in list {
+        match &item.data {
+            Data::Table(table) => tables.push((table, item.at)),
+            _ => wrong(item),
+        }
+    }
+    tables
+}

@@ -17,6 +17,16 @@ pub struct WorkloadSchema {
     pub metrics: &'static [Metric],
 }
 
+impl WorkloadSchema {
+    /// Name of the schema that is no workload: its metrics are measured beside every step, of links, hosts and the run.
+    pub const BESIDE: &str = "*";
+
+    /// True for one that steps can name.
+    pub fn is_workload(&self) -> bool {
+        self.name != Self::BESIDE
+    }
+}
+
 /// What the command line changes.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
@@ -36,6 +46,8 @@ pub struct Plan {
     pub trials: u32,
     pub trials_min: u32,
     pub seed: u64,
+    /// Names of the swept dimensions, in file order.
+    pub dimensions: Vec<String>,
     /// Case × combination, in file order.
     pub configurations: Vec<Configuration>,
     pub criteria: Vec<Criterion>,
@@ -125,8 +137,11 @@ pub struct Criterion {
     pub metric: Option<String>,
     /// `mean` unless the metric's name said otherwise: `median`, `p99`, `cv`, `spread`, …
     pub statistic: String,
+    /// A glob over entities: `link.wan.forward`, `host.left-0.access.*`.
     pub on: Option<String>,
     pub select: Select,
+    /// Workloads whose steps have the metric; empty: every step has it.
+    pub workloads: Vec<String>,
     pub minus: Option<Reference>,
     pub of: Option<Reference>,
     /// Divide by this parameter of the point after `of`.

@@ -1,0 +1,1 @@
+//! Judges criteria against records.

@@ -1,0 +1,283 @@
+//! Cases × sweep: which settings each configuration is made of.
+
+use super::errors::{Place, Problems};
+use super::nearest::suggestion;
+use super::overrides::dimension_name;
+use super::path::{self, Speaker};
+use super::plan::WorkloadSchema;
+use super::reader::{Context, Hop, Reader, check_name, read_value};
+use super::schema;
+use super::tree::{Data, Node, Table};
+use crate::metric::Metric;
+use crate::param::{Param, Value};
+use crate::units;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A run of more than this is a mistake in a list.
+pub(super) const CONFIGURATIONS_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Dimension {
+    pub path: String,
+    pub at: Place,
+    /// Last word of the path, or the alias.
+    pub name: String,
+    pub param: &'static Param,
+    pub values: Vec<(Value, Node)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Case {
+    pub name: String,
+    pub sets: Vec<(String, Place, Node)>,
+    pub published: BTreeMap<String, f64>,
+    /// What the case sets, by the name it has among the parameters.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Expansion {
+    pub dimensions: Vec<Dimension>,
+    /// Those that run.
+    pub cases: Vec<Case>,
+    /// Names of all cases of the file, those that `[short]` leaves out included.
+    pub all_cases: Vec<String>,
+    /// Declarations of the parameters by name, swept ones and those that cases set.
+    pub params: BTreeMap<String, &'static Param>,
+}
+
+impl Expansion {
+    /// Number of configurations; `None` when it does not fit a machine word.
+    pub fn count(&self) -> Option<usize> {
+        let cases = self.cases.len().max(1);
+        self.dimensions
+            .iter()
+            .try_fold(cases, |product, dimension| product.checked_mul(dimension.values.len()))
+    }
+}
+
+/// Reads `[sweep]` and `[[case]]`; `chosen` are the cases of the short form.
+pub(super) fn expand(
+    root: &Table,
+    chosen: Option<&[(String, Place)]>,
+    workloads: &[WorkloadSchema],
+    metrics: &[Metric],
+    problems: &Problems,
+) -> Expansion {
+    let mut expansion =
+        Expansion { dimensions: dimensions(root, workloads, problems), ..Expansion::default() };
+    for dimension in &expansion.dimensions {
+        expansion.params.insert(dimension.name.clone(), dimension.param);
+    }
+    let mut cases = cases(root, metrics, problems);
+    name_case_parameters(root, &mut cases, &mut expansion, workloads, problems);
+    expansion.all_cases = cases.iter().map(|case| case.name.clone()).collect();
+    if let Some(chosen) = chosen {
+        for (name, at) in chosen {
+            if !expansion.all_cases.contains(name) {
+                let all = expansion.all_cases.iter().map(String::as_str);
+                problems.add_helped(*at, format!("no case is called {name:?}"), suggestion(name, all));
+            }
+        }
+        cases.retain(|case| chosen.iter().any(|(name, _)| *name == case.name));
+    }
+    expansion.cases = cases;
+    expansion
+}
+
+fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems) -> Vec<Dimension> {
+    let Some(node) = root.get("sweep") else { return Vec::new() };
+    let Data::Table(sweep) = &node.data else {
+        problems.add(node.at, format!("`sweep`: expected a table [sweep], found {}", node.what()));
+        return Vec::new();
+    };
+    let context = Context::new(problems);
+    let mut all: Vec<Dimension> = Vec::new();
+    for (path, at, node) in path::settings(sweep, Some("values")) {
+        let list = match &node.data {
+            Data::Table(table) => {
+                let what = format!("`{path}` of [sweep]");
+                let reader = Reader::new(
+                    &context,
+                    table,
+                    node.at,
+                    what,
+                    "sweep",
+                    schema::SWEEP_VALUES,
+                    &[],
+                    Vec::new(),
+                );
+                if let Some(alias) = reader.text("alias") {
+                    let alias = alias.replace('_', "-");
+                    check_name(&alias, reader.place_of("alias"), "alias", problems);
+                }
+                reader.node("values")
+            }
+            _ => Some(node),
+        };
+        let Some(list_node) = list else { continue };
+        let Data::List(list) = &list_node.data else {
+            problems.add_help(
+                list_node.at,
+                format!("`{path}`: expected a list of values, found {}", list_node.what()),
+                "a sweep is PATH = [value, value, …]",
+            );
+            continue;
+        };
+        if list.is_empty() || list.len() > CONFIGURATIONS_MAX {
+            problems.add(
+                list_node.at,
+                format!("`{path}`: a list of 1 to {CONFIGURATIONS_MAX} values, not of {}", list.len()),
+            );
+            continue;
+        }
+        let Some(target) = path::find(root, &path, at, Speaker::Configuration, workloads, problems) else {
+            continue;
+        };
+        let name = dimension_name(&path, node);
+        if name == "step" || name == "case" {
+            problems.add_help(at, format!("a dimension cannot be called `{name}`"), alias_help(&path));
+            continue;
+        }
+        if all.iter().any(|other| other.name == name) {
+            problems.add_help(at, format!("two dimensions are called `{name}`"), alias_help(&path));
+            continue;
+        }
+        let mut values: Vec<(Value, Node)> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for item in list {
+            let Some(value) = read_value(target.param, item, problems) else { continue };
+            if !seen.insert(value.to_json().to_string()) {
+                problems.add(item.at, format!("`{path}` has this value twice"));
+                continue;
+            }
+            values.push((value, item.clone()));
+        }
+        if values.len() == list.len() {
+            all.push(Dimension { path, at, name, param: target.param, values });
+        }
+    }
+    all
+}
+
+fn alias_help(path: &str) -> String {
+    format!("give it another name: \"{path}\" = {{ values = [...], alias = \"name\" }}")
+}
+
+fn cases(root: &Table, metrics: &[Metric], problems: &Problems) -> Vec<Case> {
+    let context = Context::new(problems);
+    let mut all: Vec<Case> = Vec::new();
+    for (index, (table, at)) in super::array_of_tables(root, "case", problems).into_iter().enumerate() {
+        let what = match table.text("name") {
+            Some(name) => format!("[[case]] {name:?}"),
+            None => "[[case]]".to_owned(),
+        };
+        let path = vec![Hop::Key("case".to_owned()), Hop::Index(index)];
+        let reader = Reader::new(&context, table, at, what, "case", schema::CASE, &[], path);
+        let Some(name) = reader.name("name") else { continue };
+        if all.iter().any(|case| case.name == name) {
+            problems.add(reader.place_of("name"), format!("two cases are called {name:?}"));
+            continue;
+        }
+        let table_of = |key: &str| match reader.node(key).map(|node| (node, &node.data)) {
+            Some((_, Data::Table(inner))) => Some(inner),
+            Some((node, _)) => {
+                problems.add(
+                    node.at,
+                    format!("`{key}`: expected a table like {{ PATH = value }}, found {}", node.what()),
+                );
+                None
+            }
+            None => None,
+        };
+        let mut sets: Vec<(String, Place, Node)> = Vec::new();
+        for (path, at, node) in table_of("set").map(|set| path::settings(set, None)).unwrap_or_default() {
+            sets.push((path, at, node.clone()));
+        }
+        let mut published = BTreeMap::new();
+        for (metric, at, node) in
+            table_of("published").map(|set| path::settings(set, None)).unwrap_or_default()
+        {
+            if let Some((name, value)) = published_value(&metric, at, node, metrics, problems) {
+                published.insert(name, value);
+            }
+        }
+        all.push(Case { name, sets, published, parameters: BTreeMap::new() });
+    }
+    all
+}
+
+/// Reads `"metric.statistic" = value`; the statistic is `mean` unless named.
+fn published_value(
+    text: &str,
+    at: Place,
+    node: &Node,
+    metrics: &[Metric],
+    problems: &Problems,
+) -> Option<(String, f64)> {
+    let (metric, statistic) = super::criterion::metric_of(text, at, metrics, problems)?;
+    let value = super::criterion::quantity(
+        node,
+        super::criterion::unit_of(metric, &statistic),
+        "published",
+        problems,
+    )?;
+    Some((format!("{}.{statistic}", metric.name), value))
+}
+
+/// Names what cases set: the last word of the path where it is the only one so called, else the whole path. A name must
+/// mean the same in every case, so it is chosen over all of them.
+fn name_case_parameters(
+    root: &Table,
+    cases: &mut [Case],
+    expansion: &mut Expansion,
+    workloads: &[WorkloadSchema],
+    problems: &Problems,
+) {
+    let mut paths_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, ..) in cases.iter().flat_map(|case| &case.sets) {
+        let last = path.rsplit('.').next().unwrap_or(path).to_owned();
+        paths_of.entry(last).or_default().insert(path.clone());
+    }
+    for case in cases {
+        for (path, at, node) in &case.sets {
+            let Some(target) = path::find(root, path, *at, Speaker::Configuration, workloads, problems)
+            else {
+                continue;
+            };
+            if let Some(dimension) = expansion.dimensions.iter().find(|dimension| dimension.path == *path) {
+                problems.add_help(
+                    *at,
+                    format!("case {:?} sets `{path}`, which [sweep] varies", case.name),
+                    format!("take it out of the case, or `{}` out of [sweep]", dimension.name),
+                );
+                continue;
+            }
+            let Some(value) = read_value(target.param, node, problems) else { continue };
+            let last = path.rsplit('.').next().unwrap_or(path);
+            let taken = expansion.dimensions.iter().any(|dimension| dimension.name == last)
+                || paths_of.get(last).is_some_and(|paths| paths.len() > 1)
+                || last == "step"
+                || last == "case";
+            let name = if taken { path.clone() } else { last.to_owned() };
+            expansion.params.insert(name.clone(), target.param);
+            case.parameters.insert(name, value);
+        }
+    }
+}
+
+/// `as-built` and the swept values as they appear in ids; letters that ids cannot carry become `_`.
+pub(super) fn id_text(value: &Value) -> String {
+    let text = match value {
+        Value::Text(text) => text.clone(),
+        Value::Ratio(ratio) => ratio.to_string(),
+        Value::Duration(duration) => units::duration_text(*duration),
+        other => match other.to_json() {
+            serde_json::Value::String(text) => text,
+            json => json.to_string(),
+        },
+    };
+    let safe =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_' | '%' | '+' | '*');
+    text.chars().map(|letter| if safe(letter) { letter } else { '_' }).collect()
+}

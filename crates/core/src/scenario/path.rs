@@ -1,0 +1,361 @@
+//! The one path grammar, by name: `step.NAME.key`, `fault.NAME.key`, `link.NAME[.forward|.backward].key`,
+//! `site.NAME.key`, `host.NAME.key`, `scenario.key`; NAME may be a glob.
+
+use super::errors::{Place, Problems};
+use super::glob::Glob;
+use super::nearest::{nearest, suggestion};
+use super::plan::WorkloadSchema;
+use super::reader::{Hop, TreePath};
+use super::schema;
+use super::tree::{Data, Entry, Node, Table, shortened};
+use crate::param::{Kind, Param};
+
+/// What a path may begin with.
+const ROOTS: [&str; 7] = ["step", "fault", "link", "site", "host", "scenario", "sweep"];
+/// More hosts than any lab has; a count in a file may be anything.
+pub(super) const HOSTS_MAX: u64 = 4_094;
+
+/// Places a path leads to, and the declaration of the key at its end.
+#[derive(Debug)]
+pub(super) struct Target {
+    paths: Vec<TreePath>,
+    /// Hosts that need an entry of their own before something can be set on them.
+    new_hosts: Vec<String>,
+    pub param: &'static Param,
+}
+
+/// Who may say the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// `--set` and `[short]`: anything, `scenario.key` included.
+    Whole,
+    /// `[sweep]` and `[[case]]`: what differs between configurations.
+    Configuration,
+}
+
+struct Named {
+    name: String,
+    path: TreePath,
+    keys: Vec<&'static Param>,
+    new_host: bool,
+    /// A step whose own keys are not known.
+    unknown_workload: bool,
+}
+
+/// Finds what `path` names. A path that leads nowhere is a problem with the nearest one that does not.
+pub(super) fn find(
+    root: &Table,
+    path: &str,
+    at: Place,
+    speaker: Speaker,
+    workloads: &[WorkloadSchema],
+    problems: &Problems,
+) -> Option<Target> {
+    let words: Vec<&str> = path.split('.').collect();
+    let refuse = |help: Option<String>| {
+        problems.add_helped(at, format!("no such path: `{}`", shortened(path)), help);
+        None
+    };
+    if path.len() > 512 {
+        return refuse(None);
+    }
+    match words[0] {
+        "scenario" if speaker == Speaker::Configuration => {
+            problems.add_help(
+                at,
+                format!("`{path}` is the same for the whole run"),
+                "change it in [scenario], [short] or with --set",
+            );
+            None
+        }
+        "scenario" => {
+            let keys: Vec<&'static Param> =
+                schema::SCENARIO.iter().filter(|key| key.name != "name").collect();
+            let param = walk(&keys, &words[1..], "scenario", path, at, problems)?;
+            let mut target = vec![Hop::Key("scenario".to_owned())];
+            target.extend(words[1..].iter().map(|word| Hop::Key((*word).to_owned())));
+            Some(Target { paths: vec![target], new_hosts: Vec::new(), param })
+        }
+        word if !ROOTS.contains(&word) || word == "sweep" => {
+            let help = match nearest(word, ROOTS) {
+                Some(near) => format!(
+                    "did you mean `{}`?",
+                    std::iter::once(near).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(".")
+                ),
+                None => {
+                    "a path begins with step.NAME, fault.NAME, link.NAME, site.NAME, host.NAME or scenario"
+                        .to_owned()
+                }
+            };
+            refuse(Some(help))
+        }
+        word => {
+            let named = named(root, word, workloads);
+            let names = || named.iter().map(|named| named.name.as_str());
+            if words.len() < 3 {
+                let example = names().next().unwrap_or("NAME");
+                let key = named.first().and_then(|named| named.keys.iter().find(|key| key.name != "name"));
+                let key = key.map_or("KEY", |key| key.name);
+                return refuse(Some(format!("a path goes on to a key: `{word}.{example}.{key}`")));
+            }
+            let glob = match Glob::parse(words[1]) {
+                Ok(glob) => glob,
+                Err(problem) => {
+                    problems.add(at, problem);
+                    return None;
+                }
+            };
+            let chosen: Vec<&Named> = named.iter().filter(|named| glob.matches(&named.name)).collect();
+            if chosen.is_empty() {
+                let rest = words[2..].join(".");
+                let help = match nearest(words[1], names()) {
+                    Some(near) => Some(format!("did you mean `{word}.{near}.{rest}`?")),
+                    None if named.is_empty() => Some(format!("the scenario has no {word}")),
+                    None => suggestion(words[1], names()),
+                };
+                return refuse(help);
+            }
+            let mut target =
+                Target { paths: Vec::new(), new_hosts: Vec::new(), param: chosen[0].keys.first()? };
+            for (index, named) in chosen.iter().enumerate() {
+                let prefix = format!("{word}.{}", words[1]);
+                if named.unknown_workload && !named.keys.iter().any(|key| key.name == words[2]) {
+                    return None; // the step itself is refused for its workload; what follows from that helps nobody
+                }
+                let param = walk(&named.keys, &words[2..], &prefix, path, at, problems)?;
+                if index == 0 {
+                    target.param = param;
+                } else if target.param.kind != param.kind {
+                    problems.add(at, format!("`{path}` means different things for different steps"));
+                    return None;
+                }
+                let mut place = named.path.clone();
+                place.extend(words[2..].iter().map(|word| Hop::Key((*word).to_owned())));
+                target.paths.push(place);
+                if named.new_host {
+                    target.new_hosts.push(named.name.clone());
+                }
+            }
+            Some(target)
+        }
+    }
+}
+
+/// Follows the words of a path below a name through the declared keys.
+fn walk(
+    keys: &[&'static Param],
+    words: &[&str],
+    prefix: &str,
+    path: &str,
+    at: Place,
+    problems: &Problems,
+) -> Option<&'static Param> {
+    let [word, rest @ ..] = words else {
+        problems.add(at, format!("no such path: `{}`: it ends before a key", shortened(path)));
+        return None;
+    };
+    let settable = keys.iter().copied().filter(|param| param.name != "name");
+    let Some(param) = settable.clone().find(|param| param.name == *word) else {
+        if schema::LATER.iter().any(|(_, keys)| keys.contains(word)) {
+            problems.add(at, format!("`{}`: not yet in this version of weir", shortened(path)));
+            return None;
+        }
+        let help = match nearest(word, settable.clone().map(|param| param.name)) {
+            Some(near) => {
+                let end = rest.iter().fold(String::new(), |end, word| end + "." + word);
+                Some(format!("did you mean `{prefix}.{near}{end}`?"))
+            }
+            None => suggestion(word, settable.map(|param| param.name)),
+        };
+        problems.add_helped(at, format!("no such path: `{}`", shortened(path)), help);
+        return None;
+    };
+    if rest.is_empty() {
+        return Some(param);
+    }
+    match param.kind {
+        Kind::Table(inner) => {
+            let inner: Vec<&'static Param> = inner.iter().collect();
+            walk(&inner, rest, &format!("{prefix}.{word}"), path, at, problems)
+        }
+        _ => {
+            problems.add_help(
+                at,
+                format!("no such path: `{}`", shortened(path)),
+                format!("`{prefix}.{word}` is a value and has no keys"),
+            );
+            None
+        }
+    }
+}
+
+/// Everything of one sort that has a name.
+fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
+    static LAB_EMPTY: Table = Table { entries: Vec::new() };
+    let lab = root.get("lab").and_then(Node::as_table).unwrap_or(&LAB_EMPTY);
+    let list = |table: &Table,
+                key: &str,
+                prefix: &[&str],
+                keys: &dyn Fn(&Table) -> Vec<&'static Param>,
+                name: &dyn Fn(&Table) -> Option<String>| {
+        let Some(Data::List(items)) = table.get(key).map(|node| &node.data) else { return Vec::new() };
+        let mut all = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let Some((item, name)) = item.as_table().and_then(|item| Some((item, name(item)?))) else {
+                continue;
+            };
+            let mut path: TreePath = prefix.iter().map(|hop| Hop::Key((*hop).to_owned())).collect();
+            path.extend([Hop::Key(key.to_owned()), Hop::Index(index)]);
+            let workload = item.text("workload");
+            let unknown_workload = word == "step"
+                && !workloads.iter().any(|schema| schema.is_workload() && Some(schema.name) == workload);
+            all.push(Named { name, path, keys: keys(item), new_host: false, unknown_workload });
+        }
+        all
+    };
+    let own_name = |table: &Table| table.text("name").map(str::to_owned);
+    match word {
+        "step" => list(root, "step", &[], &|step| step_keys(step, workloads), &own_name),
+        "fault" => list(root, "fault", &[], &|_| schema::FAULT.iter().collect(), &own_name),
+        "site" => list(lab, "site", &["lab"], &|_| schema::SITE.iter().collect(), &own_name),
+        "link" => list(lab, "link", &["lab"], &|_| schema::LINK.iter().collect(), &link_name),
+        "host" => {
+            let entries = list(lab, "host", &["lab"], &|_| schema::HOST.iter().collect(), &own_name);
+            let mut next = lab.get("host").and_then(Node::as_list).map_or(0, <[Node]>::len);
+            let mut all = Vec::new();
+            for name in host_names(lab) {
+                match entries.iter().find(|entry| entry.name == name) {
+                    Some(entry) => all.push(Named {
+                        name,
+                        path: entry.path.clone(),
+                        keys: entry.keys.clone(),
+                        new_host: false,
+                        unknown_workload: false,
+                    }),
+                    None => {
+                        let path =
+                            vec![Hop::Key("lab".to_owned()), Hop::Key("host".to_owned()), Hop::Index(next)];
+                        next += 1;
+                        all.push(Named {
+                            name,
+                            path,
+                            keys: schema::HOST.iter().collect(),
+                            new_host: true,
+                            unknown_workload: false,
+                        });
+                    }
+                }
+            }
+            all
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Every key a step may have: the common ones and its workload's.
+pub(super) fn step_keys(step: &Table, workloads: &[WorkloadSchema]) -> Vec<&'static Param> {
+    let own = step.text("workload").and_then(|name| workloads.iter().find(|schema| schema.name == name));
+    let own: &'static [Param] = own.map_or(&[], |schema| schema.params);
+    let common = schema::STEP.iter().filter(|key| !own.iter().any(|other| other.name == key.name));
+    own.iter().chain(common).collect()
+}
+
+/// A link's name as written, or the two sites' joined.
+pub(super) fn link_name(link: &Table) -> Option<String> {
+    if let Some(name) = link.text("name") {
+        return Some(name.to_owned());
+    }
+    match link.get("between")?.as_list()? {
+        [left, right] => Some(format!("{}-{}", left.as_text()?, right.as_text()?)),
+        _ => None,
+    }
+}
+
+fn host_names(lab: &Table) -> Vec<String> {
+    let mut names = Vec::new();
+    for site in lab.tables("site") {
+        let count = match site.get("hosts").map(|node| &node.data) {
+            Some(Data::Integer(count)) => u64::try_from(*count).unwrap_or(0).min(HOSTS_MAX),
+            _ => 1,
+        };
+        if let Some(name) = site.text("name") {
+            names.extend((0..count).map(|number| format!("{name}-{number}")));
+        }
+        if names.len() > HOSTS_MAX as usize {
+            break;
+        }
+    }
+    names
+}
+
+/// Sets what `target` names. A value in the way of a path's inner word is a problem.
+pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, problems: &Problems) {
+    for name in &target.new_hosts {
+        let mut entry = Table::default();
+        entry.set("name", at, Node { data: Data::Text(name.clone()), at });
+        let lab = root.get_mut("lab").and_then(Node::as_table_mut).expect("its sites named the host");
+        if lab.get("host").is_none() {
+            lab.set("host", at, Node { data: Data::List(Vec::new()), at });
+        }
+        if let Some(Data::List(hosts)) = lab.get_mut("host").map(|node| &mut node.data) {
+            hosts.push(Node { data: Data::Table(entry), at });
+        }
+    }
+    for path in &target.paths {
+        set_at(root, path, at, node, problems);
+    }
+}
+
+fn set_at(table: &mut Table, path: &[Hop], at: Place, node: &Node, problems: &Problems) {
+    match path {
+        [Hop::Key(key)] => table.set(key, at, node.clone()),
+        [Hop::Key(key), Hop::Index(index), rest @ ..] => {
+            let list = table.get_mut(key).map(|node| &mut node.data);
+            if let Some(Data::List(list)) = list
+                && let Some(inner) = list.get_mut(*index).and_then(Node::as_table_mut)
+            {
+                set_at(inner, rest, at, node, problems);
+            }
+        }
+        [Hop::Key(key), rest @ ..] => {
+            if table.get(key).is_none() {
+                table.set(key, at, Node { data: Data::Table(Table::default()), at });
+            }
+            match table.get_mut(key).and_then(Node::as_table_mut) {
+                Some(inner) => set_at(inner, rest, at, node, problems),
+                None => problems.add(at, format!("`{key}` is no table here, so nothing can be set in it")),
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `PATH = value` entries of a `set` (or a `[sweep]`): quoted paths, or the same written as nested tables.
+pub(super) fn settings<'a>(table: &'a Table, stop_key: Option<&str>) -> Vec<(String, Place, &'a Node)> {
+    let mut all = Vec::new();
+    for entry in &table.entries {
+        if entry.key.contains('.') {
+            all.push((entry.key.clone(), entry.key_at, &entry.node));
+        } else {
+            flatten(String::new(), entry, stop_key, &mut all);
+        }
+    }
+    all
+}
+
+fn flatten<'a>(
+    prefix: String,
+    entry: &'a Entry,
+    stop_key: Option<&str>,
+    all: &mut Vec<(String, Place, &'a Node)>,
+) {
+    let path = if prefix.is_empty() { entry.key.clone() } else { format!("{prefix}.{}", entry.key) };
+    match &entry.node.data {
+        Data::Table(inner) if stop_key.is_none_or(|key| inner.get(key).is_none()) => {
+            for entry in &inner.entries {
+                flatten(path.clone(), entry, stop_key, all);
+            }
+        }
+        _ => all.push((path, entry.key_at, &entry.node)),
+    }
+}

@@ -1,0 +1,445 @@
+//! Reads one table by its declared keys: refuses what is unknown, checks kinds and ranges, fills in defaults and
+//! remembers which, so that the resolved scenario can spell them out.
+
+use super::errors::{Place, Problems};
+use super::nearest::suggestion;
+use super::schema::{is_later, is_later_value};
+use super::tree::{Data, Node, Table, shortened};
+use crate::param::{Kind, Param, Raw, Value};
+use crate::units::{BitsPerSecond, Bytes, duration_text};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A place in the tree by key and index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hop {
+    Key(String),
+    Index(usize),
+}
+pub(super) type TreePath = Vec<Hop>;
+
+/// Shared by all readers of one configuration.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    pub problems: &'a Problems,
+    /// Defaults that were used, by where they would be written.
+    pub defaults: RefCell<BTreeMap<TreePath, Default>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Default {
+    pub node: Node,
+    /// Computed from other keys: right only where it comes out the same in every configuration.
+    pub computed: bool,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(problems: &'a Problems) -> Self {
+        Context { problems, defaults: RefCell::default() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Reader<'a> {
+    pub table: &'a Table,
+    /// Where to point when something is missing.
+    pub at: Place,
+    /// For messages: `[[step]] "one"`.
+    pub what: String,
+    /// Name in `schema::LATER`.
+    pub schema: &'static str,
+    keys: Vec<&'static Param>,
+    path: TreePath,
+    context: &'a Context<'a>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `table`; unknown keys are refused at once. `extra` are a workload's own parameters, which go before `keys`
+    /// where both declare one.
+    pub fn new(
+        context: &'a Context<'a>,
+        table: &'a Table,
+        at: Place,
+        what: String,
+        schema: &'static str,
+        keys: &'static [Param],
+        extra: &'static [Param],
+        path: TreePath,
+    ) -> Reader<'a> {
+        let mut all: Vec<&'static Param> = extra.iter().collect();
+        all.extend(keys.iter().filter(|key| !extra.iter().any(|other| other.name == key.name)));
+        let reader = Reader { table, at, what, schema, keys: all, path, context };
+        reader.refuse_unknown();
+        reader
+    }
+
+    fn refuse_unknown(&self) {
+        for entry in &self.table.entries {
+            let key = entry.key.as_str();
+            if self.keys.iter().any(|param| param.name == key) {
+                continue;
+            }
+            if is_later(self.schema, key) {
+                self.context.problems.add_help(
+                    entry.key_at,
+                    format!("`{key}` in {}: not yet in this version of weir", self.what),
+                    "the language has it; take the key out, or wait for the version that does it",
+                );
+                continue;
+            }
+            let names = self.keys.iter().map(|param| param.name);
+            let message = format!("unknown key `{}` in {}", shortened(key), self.what);
+            self.context.problems.add_helped(entry.key_at, message, suggestion(key, names));
+        }
+    }
+
+    pub fn problems(&self) -> &'a Problems {
+        self.context.problems
+    }
+    fn param(&self, key: &str) -> &'static Param {
+        match self.keys.iter().find(|param| param.name == key) {
+            Some(param) => param,
+            None => panic!("{} declares no key {key:?}", self.schema),
+        }
+    }
+    pub fn params(&self) -> &[&'static Param] {
+        &self.keys
+    }
+    pub fn has(&self, key: &str) -> bool {
+        self.table.get(key).is_some()
+    }
+    pub fn path_of(&self, key: &str) -> TreePath {
+        let mut path = self.path.clone();
+        path.push(Hop::Key(key.to_owned()));
+        path
+    }
+    pub fn place_of(&self, key: &str) -> Place {
+        self.table.get(key).map_or(self.at, |node| node.at)
+    }
+
+    /// The raw node, for keys whose shape the caller reads itself. A required key that is missing is a problem.
+    pub fn node(&self, key: &str) -> Option<&'a Node> {
+        let param = self.param(key);
+        let node = self.table.get(key);
+        if node.is_none() && param.required {
+            self.missing(key);
+        }
+        node
+    }
+    fn missing(&self, key: &str) {
+        self.context.problems.add(self.at, format!("{} lacks `{key}`", self.what));
+    }
+
+    /// Remembers that `key` was not written and what it came to.
+    pub fn note_default(&self, key: &str, text: Data, computed: bool) {
+        let node = Node { data: text, at: Place::default() };
+        self.context.defaults.borrow_mut().insert(self.path_of(key), Default { node, computed });
+    }
+
+    /// The checked value of a declared key, its default where it is not written.
+    pub fn value(&self, key: &str) -> Option<Value> {
+        let param = self.param(key);
+        let Some(node) = self.table.get(key) else {
+            if let Kind::Table(inner) = param.kind {
+                if param.required {
+                    self.missing(key);
+                    return None;
+                }
+                // A table that is not written still has its keys' defaults.
+                static EMPTY: Table = Table { entries: Vec::new() };
+                let reader = self.child(key, inner, &EMPTY, self.at);
+                return reader.all_values();
+            }
+            if param.required {
+                self.missing(key);
+            }
+            let text = param.default?;
+            let value = crate::param::parse_default(param.kind, text)
+                .unwrap_or_else(|error| panic!("default of {}.{key}: {}", self.schema, error.problem));
+            self.note_default(key, data_of(&value), false);
+            return Some(value);
+        };
+        self.read(param, node)
+    }
+
+    fn child(&self, key: &str, keys: &'static [Param], table: &'a Table, at: Place) -> Reader<'a> {
+        Reader::new(
+            self.context,
+            table,
+            at,
+            format!("`{key}` of {}", self.what),
+            child_schema(self.schema, key),
+            keys,
+            &[],
+            self.path_of(key),
+        )
+    }
+
+    fn all_values(&self) -> Option<Value> {
+        let values: BTreeMap<String, Value> = self
+            .params()
+            .iter()
+            .filter_map(|param| self.value(param.name).map(|value| (param.name.to_owned(), value)))
+            .collect();
+        (!values.is_empty()).then_some(Value::Table(values))
+    }
+
+    fn read(&self, param: &'static Param, node: &'a Node) -> Option<Value> {
+        if let (Kind::Table(inner), Data::Table(table)) = (param.kind, &node.data) {
+            return Some(
+                self.child(param.name, inner, table, node.at)
+                    .all_values()
+                    .unwrap_or(Value::Table(BTreeMap::new())),
+            );
+        }
+        read_value(param, node, self.context.problems)
+    }
+
+    /// A nested table's reader; `None` where it is not written or no table.
+    pub fn table(&self, key: &str) -> Option<Reader<'a>> {
+        let Kind::Table(inner) = self.param(key).kind else { panic!("{key} is declared as no table") };
+        let node = self.node(key)?;
+        match &node.data {
+            Data::Table(table) => Some(self.child(key, inner, table, node.at)),
+            _ => {
+                self.context.problems.add(
+                    node.at,
+                    format!("`{key}`: expected a table like {{ key = value }}, found {}", node.what()),
+                );
+                None
+            }
+        }
+    }
+
+    pub fn text(&self, key: &str) -> Option<String> {
+        match self.value(key) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+    pub fn count(&self, key: &str) -> Option<u64> {
+        match self.value(key) {
+            Some(Value::Count(count)) => Some(count),
+            _ => None,
+        }
+    }
+    pub fn ratio(&self, key: &str) -> Option<f64> {
+        match self.value(key) {
+            Some(Value::Ratio(ratio)) => Some(ratio),
+            _ => None,
+        }
+    }
+    pub fn rate(&self, key: &str) -> Option<BitsPerSecond> {
+        match self.value(key) {
+            Some(Value::Rate(rate)) => Some(rate),
+            _ => None,
+        }
+    }
+    pub fn size(&self, key: &str) -> Option<Bytes> {
+        match self.value(key) {
+            Some(Value::Size(size)) => Some(size),
+            _ => None,
+        }
+    }
+    pub fn duration(&self, key: &str) -> Option<Duration> {
+        match self.value(key) {
+            Some(Value::Duration(duration)) => Some(duration),
+            _ => None,
+        }
+    }
+    pub fn duration_ns(&self, key: &str) -> Option<u64> {
+        self.duration(key).map(|duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        match self.value(key) {
+            Some(Value::Flag(flag)) => Some(flag),
+            _ => None,
+        }
+    }
+
+    /// A name by the rule for names; `None` (and a problem) otherwise.
+    pub fn name(&self, key: &str) -> Option<String> {
+        let name = self.text(key)?;
+        check_name(&name, self.place_of(key), key, self.context.problems).then_some(name)
+    }
+
+    /// A text or a list of texts, each with its place.
+    pub fn texts(&self, key: &str) -> Vec<(String, Place)> {
+        self.node(key).map(|node| texts(node, key, self.context.problems)).unwrap_or_default()
+    }
+}
+
+/// The name under which `schema::LATER` lists a nested table's keys.
+fn child_schema(schema: &'static str, key: &str) -> &'static str {
+    match (schema, key) {
+        (_, "access") => "access",
+        (_, "forward" | "backward") => "direction",
+        ("step", "tcp") => "step.tcp",
+        ("fault", "do") => "fault.do",
+        _ => "table",
+    }
+}
+
+/// Reads one value as a parameter's kind and checks its range.
+pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Option<Value> {
+    if let (Kind::Hosts, Data::List(_)) = (param.kind, &node.data) {
+        let names = texts(node, param.name, problems);
+        return Some(Value::List(names.into_iter().map(|(name, _)| Value::Text(name)).collect()));
+    }
+    if let (Kind::Table(inner), Data::Table(table)) = (param.kind, &node.data) {
+        let mut values = BTreeMap::new();
+        for entry in &table.entries {
+            match inner.iter().find(|param| param.name == entry.key) {
+                Some(param) => {
+                    let value = read_value(param, &entry.node, problems)?;
+                    values.insert(entry.key.clone(), value);
+                }
+                None => {
+                    let message = format!("unknown key `{}` in `{}`", shortened(&entry.key), param.name);
+                    let names = inner.iter().map(|param| param.name);
+                    problems.add_helped(entry.key_at, message, suggestion(&entry.key, names));
+                }
+            }
+        }
+        return Some(Value::Table(values));
+    }
+    let raw = match &node.data {
+        Data::Text(text) => Raw::Text(text),
+        Data::Integer(number) => Raw::Integer(*number),
+        Data::Float(number) => Raw::Float(*number),
+        Data::Flag(flag) => Raw::Flag(*flag),
+        Data::Date(_) | Data::List(_) | Data::Table(_) => {
+            problems.add(
+                node.at,
+                format!("`{}`: expected {}, found {}", param.name, kind_text(param.kind), node.what()),
+            );
+            return None;
+        }
+    };
+    if let (Kind::Choice(_), Raw::Text(text)) = (param.kind, &raw)
+        && is_later_value(param.name, text)
+    {
+        problems.add(node.at, format!("`{}` {text:?}: not yet in this version of weir", param.name));
+        return None;
+    }
+    match Value::from_raw(param.kind, &raw) {
+        Ok(value) => in_range(param, &value, node.at, problems).then_some(value),
+        Err(error) => {
+            let help = match (param.kind, &raw) {
+                (Kind::Choice(choices), Raw::Text(text)) => suggestion(text, choices.iter().copied()),
+                _ => None,
+            };
+            problems.add_helped(node.at, format!("`{}`: {}", param.name, error.problem), help);
+            None
+        }
+    }
+}
+
+fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems) -> bool {
+    let Some(number) = value.as_number() else { return true };
+    let scale = if matches!(value, Value::Duration(_)) { 1e9 } else { 1.0 };
+    let (least, most) = param.range;
+    if (least..=most).contains(&(number * scale)) {
+        return true;
+    }
+    if param.name == "ip" && number == 6.0 {
+        problems.add(at, "`ip` 6: not yet in this version of weir");
+        return false;
+    }
+    let bound = |bound: f64| match value {
+        Value::Duration(_) => crate::units::human(bound / 1e9, "s"),
+        Value::Rate(_) => crate::units::human(bound, "bit/s"),
+        Value::Size(_) => crate::units::human(bound, "B"),
+        _ => bound.to_string(),
+    };
+    let range = match (least.is_finite(), most.is_finite()) {
+        (true, true) => format!("{} to {}", bound(least), bound(most)),
+        (true, false) => format!("{} or more", bound(least)),
+        _ => format!("{} or less", bound(most)),
+    };
+    problems.add(at, format!("`{}` is out of range: it may be {range}", param.name));
+    false
+}
+
+/// A text or a list of texts.
+pub(super) fn texts(node: &Node, key: &str, problems: &Problems) -> Vec<(String, Place)> {
+    let wrong = |node: &Node| {
+        let message = format!("`{key}`: expected a text in quotes or a list of them, found {}", node.what());
+        problems.add(node.at, message);
+    };
+    match &node.data {
+        Data::Text(text) => vec![(text.clone(), node.at)],
+        Data::List(list) => list
+            .iter()
+            .filter_map(|item| {
+                let text = item.as_text();
+                if text.is_none() {
+                    wrong(item);
+                }
+                text.map(|text| (text.to_owned(), item.at))
+            })
+            .collect(),
+        _ => {
+            wrong(node);
+            Vec::new()
+        }
+    }
+}
+
+/// `[a-z0-9][a-z0-9-]{0,62}`
+pub(super) fn check_name(name: &str, at: Place, key: &str, problems: &Problems) -> bool {
+    let letters = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let good = !name.is_empty() && name.len() <= 63 && !name.starts_with('-') && name.chars().all(letters);
+    if !good {
+        problems.add_help(
+            at,
+            format!("`{key}` {:?} is no name", shortened(name)),
+            "names have 1 to 63 letters a-z, digits and -, and do not begin with -",
+        );
+    }
+    good
+}
+
+pub(super) fn kind_text(kind: Kind) -> String {
+    match kind {
+        Kind::Text => "a text in quotes".to_owned(),
+        Kind::Choice(choices) => {
+            let all: Vec<String> = choices.iter().map(|choice| format!("\"{choice}\"")).collect();
+            format!("one of {}", all.join(", "))
+        }
+        Kind::Count => "a whole number".to_owned(),
+        Kind::Ratio => "a ratio like \"2%\" or 0.02".to_owned(),
+        Kind::Rate => "a rate like \"1Gbit/s\"".to_owned(),
+        Kind::Size => "a size like \"64KiB\"".to_owned(),
+        Kind::Duration => "a time like \"16ms\"".to_owned(),
+        Kind::Frequency => "a frequency like \"200Hz\"".to_owned(),
+        Kind::Flag => "true or false".to_owned(),
+        Kind::Hosts => "a host's name, a pattern, or a list of them".to_owned(),
+        Kind::Table(_) => "a table like { key = value }".to_owned(),
+    }
+}
+
+/// A value as a scenario writes it.
+pub(super) fn data_of(value: &Value) -> Data {
+    match value {
+        Value::Text(text) => Data::Text(text.clone()),
+        Value::Count(count) => Data::Integer(i64::try_from(*count).unwrap_or(i64::MAX)),
+        Value::Ratio(ratio) => Data::Float(*ratio),
+        Value::Rate(rate) => Data::Text(rate.to_string()),
+        Value::Size(size) => Data::Text(size.to_string()),
+        Value::Duration(duration) => Data::Text(duration_text(*duration)),
+        Value::Frequency(frequency) => Data::Text(frequency.to_string()),
+        Value::Flag(flag) => Data::Flag(*flag),
+        Value::List(list) => {
+            Data::List(list.iter().map(|value| Node { data: data_of(value), at: Place::default() }).collect())
+        }
+        Value::Table(table) => {
+            let mut out = Table::default();
+            for (key, value) in table {
+                out.set(key, Place::default(), Node { data: data_of(value), at: Place::default() });
+            }
+            Data::Table(out)
+        }
+    }
+}

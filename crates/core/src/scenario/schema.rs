@@ -1,0 +1,403 @@
+//! Every key of the scenario language, declared once: the decoder, the paths, `weir explain` and the suggestions of
+//! nearest names derive from these tables. Parameters of workloads come from their own entries.
+
+use crate::param::{Kind, Param};
+
+const DAY_NS: f64 = 86_400e9;
+const HOUR_NS: f64 = 3_600e9;
+
+/// A table of the language.
+#[derive(Debug)]
+pub(super) struct TableSchema {
+    /// As `weir explain` takes it: `lab.link`.
+    pub name: &'static str,
+    /// As a file writes it: `[[lab.link]]`.
+    pub header: &'static str,
+    pub about: &'static str,
+    pub keys: &'static [Param],
+}
+
+const fn text(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Text, about)
+}
+const fn count(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Count, about).range(0.0, 9.0e18)
+}
+const fn duration(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Duration, about).range(0.0, 30.0 * DAY_NS)
+}
+const fn rate(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Rate, about).range(1.0, 1e14)
+}
+const fn size(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Size, about).range(0.0, 1e16)
+}
+const fn ratio(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Ratio, about).range(0.0, 1.0)
+}
+const fn flag(name: &'static str, about: &'static str) -> Param {
+    Param::new(name, Kind::Flag, about)
+}
+
+pub(super) static SCENARIO: &[Param] = &[
+    text("name", "Name of the scenario, and of its folder of results: a-z, 0-9 and -, at most 63 letters.")
+        .required(),
+    text("about", "One line on what the scenario shows.").default(""),
+    text("origin", "The row of EXPERIMENTS.md that it reproduces, when it has one."),
+    text(
+        "scale",
+        "Factors by which the scenario is scaled, printed beside every result; results are never rescaled.",
+    ),
+    count("trials", "Repetitions of every point; from five on results have 95 % intervals.")
+        .default("5")
+        .range(1.0, 10_000.0),
+    count(
+        "trials_min",
+        "Valid trials a criterion needs to be judged; half of the trials, rounded up, unless given.",
+    )
+    .range(1.0, 10_000.0),
+    count("seed", "Seed of everything random: losses, resampling.").default("1"),
+];
+
+pub(super) static QUEUE: &[Param] = &[
+    size(
+        "bytes",
+        "IP bytes that may wait, the packet being sent not counted; one bandwidth-delay product of the longest path, at least 256 KiB, unless `bytes` or `packets` is given.",
+    ),
+    count("packets", "Packets that may wait; with `bytes`, whichever limit is met first.").range(1.0, 1e9),
+    Param::new("discipline", Kind::Choice(&["drop-tail"]), "What is dropped when the queue is full.")
+        .default("drop-tail"),
+];
+
+pub(super) static ACCESS: &[Param] = &[
+    rate("rate", "Rate on the wire, framing included; as fast as the machine unless given."),
+    duration("delay", "Propagation, one way.").default("0us").range(0.0, HOUR_NS),
+    count("mtu", "Largest IP packet in bytes, a plain number.").default("1500").range(576.0, 9000.0),
+    size(
+        "framing",
+        "Bytes the wire adds to each IP packet; Ethernet's preamble, header, check and gap unless given.",
+    )
+    .default("38B")
+    .range(0.0, 1024.0),
+    Param::new(
+        "queue",
+        Kind::Table(QUEUE),
+        "Limit of the queue; without it the host's own interface holds packets back and drops none, and the switch's port to the host has the default queue.",
+    ),
+];
+
+/// As `ACCESS`, without defaults: what is not given is the site's.
+pub(super) static ACCESS_OF_HOST: &[Param] = &[
+    rate("rate", "Rate on the wire, framing included."),
+    duration("delay", "Propagation, one way.").range(0.0, HOUR_NS),
+    count("mtu", "Largest IP packet in bytes, a plain number.").range(576.0, 9000.0),
+    size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
+    Param::new("queue", Kind::Table(QUEUE), "Limit of the queue."),
+];
+
+pub(super) static LAB: &[Param] = &[
+    text("site", "A site: hosts behind one switch."),
+    text("host", "What one host has otherwise than its site says."),
+    text("link", "A link between two sites."),
+];
+
+pub(super) static SITE: &[Param] = &[
+    text("name", "Name of the site; its hosts are NAME-0, NAME-1, …").required(),
+    count("hosts", "Number of hosts; 0 makes the site a stage of the path.").default("1").range(0.0, 4_094.0),
+    Param::new("access", Kind::Table(ACCESS), "The link of each host to the site's switch, both directions alike."),
+    Param::new("tcp_profile", Kind::Choice(&["stock", "modern"]), "Settings of TCP on the hosts: the kernel's defaults, or cubic with socket memory up to four times the longest path's bandwidth-delay product.").default("modern"),
+];
+
+pub(super) static HOST: &[Param] = &[
+    text("name", "Which host, SITE-NUMBER.").required(),
+    Param::new(
+        "access",
+        Kind::Table(ACCESS_OF_HOST),
+        "What of the site's `access` is different for this host.",
+    ),
+];
+
+pub(super) static DIRECTION: &[Param] = &[
+    rate("rate", "Rate on the wire, framing included."),
+    duration("delay", "Propagation in this direction.").range(0.0, HOUR_NS),
+    ratio("loss", "Probability that a packet is lost on the wire."),
+    Param::new("queue", Kind::Table(QUEUE), "Queue before this direction of the link."),
+    size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
+];
+
+pub(super) static LINK: &[Param] = &[
+    text("name", "Name of the link; the two sites' names joined by - unless given."),
+    text("between", "The two sites, as [\"left\", \"right\"]; forward is from the first to the second.")
+        .required(),
+    rate(
+        "rate",
+        "Rate on the wire, framing included, of each direction; as fast as the machine unless given.",
+    ),
+    duration("rtt", "Propagation there and back, split evenly between the directions; instead of `delay`.")
+        .range(0.0, HOUR_NS),
+    duration("delay", "Propagation one way; instead of `rtt`.").range(0.0, HOUR_NS),
+    ratio("loss", "Probability that a packet is lost on the wire, for each direction.").default("0%"),
+    Param::new("queue", Kind::Table(QUEUE), "Queue before each direction of the link."),
+    count(
+        "mtu",
+        "Largest IP packet in bytes, a plain number; the largest `access.mtu` of the lab unless given.",
+    )
+    .range(576.0, 9000.0),
+    size("framing", "Bytes the wire adds to each IP packet; Ethernet's unless given.")
+        .default("38B")
+        .range(0.0, 1024.0),
+    Param::new("forward", Kind::Table(DIRECTION), "What is different from the first site to the second."),
+    Param::new("backward", Kind::Table(DIRECTION), "What is different from the second site to the first."),
+];
+
+pub(super) static TCP: &[Param] = &[
+    text("congestion", "Congestion control, set on every socket.").default("cubic"),
+    size("window", "Cap on what one connection has in flight.").range(1.0, 1e12),
+    size("send_buffer", "Asked of the kernel for the sending socket; the record says what was granted.")
+        .range(1.0, 1e12),
+    size("receive_buffer", "Asked of the kernel for the receiving socket; the record says what was granted.")
+        .range(1.0, 1e12),
+    size("mss", "Largest segment, in bytes of payload and options.").range(88.0, 8_960.0),
+    flag("nodelay", "Send small segments at once (no Nagle); the workload's own choice unless given."),
+];
+
+pub(super) static STEP: &[Param] = &[
+    text("name", "Name of the step.").required(),
+    text("workload", "What generates the load: a name of `weir list workload`.").required(),
+    Param::new("from", Kind::Hosts, "Hosts that send (or ask): names, globs like \"left-*\", ranges like \"left-[0-3]\", or a list of them.").required(),
+    Param::new("to", Kind::Hosts, "Hosts that receive (or answer).").required(),
+    Param::new("pairing", Kind::Choice(&["zip", "all"]), "Pair the first with the first, the second with the second; or each with all.").default("zip"),
+    count("pairs", "How many of the pairs are active, the first of them; all unless given.").range(1.0, 65_536.0),
+    text("after", "Start when this step has ended; the step before it in the file unless `after` or `at` is given."),
+    duration("at", "Start this long after the trial's start."),
+    duration("duration", "How long the step loads, warm-up included.").range(1e6, 30.0 * DAY_NS),
+    size("bytes", "Payload of each flow, instead of a duration.").range(1.0, 1e16),
+    count("count", "Number of operations, instead of a duration.").range(1.0, 1e12),
+    duration("warm_up", "Part of the duration, at its beginning, that is not measured.").default("0s"),
+    count("streams", "Connections of each pair.").default("1").range(1.0, 4_096.0),
+    duration("interval", "Resolution of the series.").default("10ms").range(1e6, 3_600e9),
+    count("ip", "Version of the internet protocol.").default("4").range(4.0, 4.0),
+    Param::new("tcp", Kind::Table(TCP), "Settings of the step's TCP sockets."),
+];
+
+/// Keys of a step that say where and when; the rest goes to the workload.
+pub(super) const STEP_PLACING: &[&str] = &["name", "workload", "from", "to", "pairing", "after", "at"];
+
+pub(super) static OUTAGE: &[Param] = &[FOR];
+pub(super) static RATE_ACTION: &[Param] = &[rate("to", "The rate meanwhile.").required(), FOR];
+pub(super) static DELAY_ACTION: &[Param] =
+    &[duration("add", "What is added to the delay.").required().range(0.0, HOUR_NS), FOR];
+pub(super) static LOSS_ACTION: &[Param] = &[
+    ratio("ratio", "Probability that a packet is lost meanwhile, instead of the link's own.").required(),
+    FOR,
+];
+const FOR: Param = duration("for", "How long.").required().range(1.0, 30.0 * DAY_NS);
+
+pub(super) static DO: &[Param] = &[
+    Param::new("outage", Kind::Table(OUTAGE), "Everything is lost."),
+    Param::new("rate", Kind::Table(RATE_ACTION), "The link has another rate."),
+    Param::new("delay", Kind::Table(DELAY_ACTION), "The link is longer."),
+    Param::new("loss", Kind::Table(LOSS_ACTION), "The link loses at random."),
+];
+
+pub(super) static FAULT: &[Param] = &[
+    text("name", "Name of the fault.").required(),
+    flag("enabled", "False leaves the fault out.").default("true"),
+    duration("at", "When it starts, from the trial's start or from the start of `step`.").default("0s"),
+    text("step", "The step from whose start `at` counts."),
+    duration("every", "Repeat it after this time; once unless given.").range(1.0, 30.0 * DAY_NS),
+    text(
+        "on",
+        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward; NAME may be a glob.",
+    )
+    .required(),
+    Param::new("do", Kind::Table(DO), "What happens; one of them.").required(),
+];
+
+pub(super) static SWEEP: &[Param] = &[];
+
+pub(super) static SWEEP_VALUES: &[Param] = &[
+    text("values", "The list of values.").required(),
+    text("alias", "Name of the dimension, where the last word of the path is taken."),
+];
+
+pub(super) static CASE: &[Param] = &[
+    text("name", "Name of the variant.").required(),
+    text("set", "What the variant changes, PATH = value."),
+    text("published", "Figures to draw beside ours, \"metric.statistic\" = value with its unit."),
+];
+
+pub(super) static REFERENCE: &[Param] = &[
+    Param::new("model", Kind::Choice(&["ceiling"]), "What the framing of the links leaves for payload."),
+    text("point", "The point of the same case with these parameters, the others as in the point judged."),
+    text("case", "The point with the same parameters in another case."),
+    flag("published", "The published figure of the point's case."),
+];
+
+pub(super) static CRITERION: &[Param] = &[
+    text("text", "The expectation in people's words.").required(),
+    text(
+        "metric",
+        "domain.quantity_unit, with .mean (unless named), .median, .min, .max, .pNN, .cv or .spread.",
+    ),
+    text(
+        "on",
+        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; globs take the worst.",
+    ),
+    text("where", "Which points: parameter = value, a list of values or { from, to }; step picks a step."),
+    text("case", "Which cases: a name or a list."),
+    text("for_each", "A parameter: one criterion for each of its values."),
+    Param::new("minus", Kind::Table(REFERENCE), "Subtract this first."),
+    Param::new("of", Kind::Table(REFERENCE), "Divide by this first."),
+    text("per", "Then divide by this parameter of the point."),
+    text("at_least", "Least value that passes, with its unit."),
+    text("at_most", "Largest value that passes, with its unit."),
+    text("between", "Least and largest value that pass, with their units."),
+    text("limiting_factor", "What must have bounded the trials, instead of a bound on a metric."),
+    flag("confident", "True demands that the whole 95 % interval keeps the bound.").default("false"),
+    count("trials_min", "Valid trials that this criterion needs; the scenario's unless given.")
+        .range(1.0, 10_000.0),
+    flag("short", "False leaves the criterion out of the short form.").default("true"),
+];
+
+pub(super) static SHORT: &[Param] = &[
+    count("trials", "Trials of the short form.").range(1.0, 10_000.0),
+    text("cases", "The cases that run; all unless given."),
+    text("set", "What the short form changes, PATH = value."),
+];
+
+/// Top-level keys.
+pub(super) static ROOT: &[Param] = &[
+    text("scenario", "What the scenario is."),
+    text("lab", "The emulated network."),
+    text("step", "A workload on the timeline."),
+    text("sweep", "Parameters to vary."),
+    text("case", "A named variant."),
+    text("fault", "Something that happens to a link."),
+    text("criterion", "An expectation that is judged."),
+    text("short", "What --short changes."),
+];
+
+pub(super) static TABLES: &[TableSchema] = &[
+    TableSchema { name: "scenario", header: "[scenario]", about: "What the scenario is.", keys: SCENARIO },
+    TableSchema { name: "lab", header: "[lab]", about: "The emulated network.", keys: LAB },
+    TableSchema {
+        name: "lab.site",
+        header: "[[lab.site]]",
+        about: "A site: hosts behind one switch.",
+        keys: SITE,
+    },
+    TableSchema {
+        name: "lab.host",
+        header: "[[lab.host]]",
+        about: "What one host has otherwise than its site says.",
+        keys: HOST,
+    },
+    TableSchema {
+        name: "lab.link",
+        header: "[[lab.link]]",
+        about: "A link between two sites. Sites without a direct link are routed over the fewest links.",
+        keys: LINK,
+    },
+    TableSchema {
+        name: "step",
+        header: "[[step]]",
+        about: "A workload on the timeline; steps run one after the other unless `after` or `at` says otherwise.",
+        keys: STEP,
+    },
+    TableSchema {
+        name: "sweep",
+        header: "[sweep]",
+        about: "PATH = [values]; points are the product of the dimensions. A dimension is called by the last word of its path; where two would be called the same, write PATH = { values = [...], alias = \"name\" }.",
+        keys: SWEEP,
+    },
+    TableSchema {
+        name: "case",
+        header: "[[case]]",
+        about: "A named variant, multiplied by the sweep; where there are cases only they run.",
+        keys: CASE,
+    },
+    TableSchema {
+        name: "fault",
+        header: "[[fault]]",
+        about: "Something that happens to a link while a trial runs.",
+        keys: FAULT,
+    },
+    TableSchema {
+        name: "criterion",
+        header: "[[criterion]]",
+        about: "An expectation that is judged.",
+        keys: CRITERION,
+    },
+    TableSchema { name: "short", header: "[short]", about: "What --short changes.", keys: SHORT },
+];
+
+/// Keys the language has and this version does not: refused by name. `(table, keys)`; tables as in `TABLES`, or a key
+/// below one.
+pub(super) const LATER: &[(&str, &[&str])] = &[
+    ("", &["hosts"]),
+    ("lab", &["auxiliary", "switch", "router"]),
+    ("access", &["jitter", "loss", "burst_loss", "corrupt", "reorder"]),
+    ("lab.link", &["jitter", "burst_loss", "corrupt", "reorder"]),
+    ("direction", &["jitter", "burst_loss", "corrupt", "reorder"]),
+    ("step.tcp", &["pacing"]),
+    ("fault", &["phase", "match", "share"]),
+    ("fault.do", &["delay_some", "corrupt", "pause", "kill"]),
+    ("criterion", &["fit", "share"]),
+];
+
+/// Likewise values of a choice.
+pub(super) const LATER_VALUES: &[(&str, &[&str])] = &[
+    ("tcp_profile", &["legacy"]),
+    ("discipline", &["red", "codel"]),
+    ("model", &["window", "mathis", "slow-start", "fluid-share", "overload-backlog", "closed-replay"]),
+    (
+        "workload",
+        &[
+            "udp", "burst", "connect", "matrix", "watch", "event", "replay", "random", "small", "restart",
+            "seq", "copy",
+        ],
+    ),
+];
+
+/// True for a key of the language that this version does not have.
+pub(super) fn is_later(table: &str, key: &str) -> bool {
+    LATER.iter().any(|(name, keys)| *name == table && keys.contains(&key))
+}
+pub(super) fn is_later_value(key: &str, value: &str) -> bool {
+    LATER_VALUES.iter().any(|(name, values)| *name == key && values.contains(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::param::parse_default;
+    use std::collections::BTreeSet;
+
+    fn walk(table: &str, keys: &[Param], check: &mut dyn FnMut(&str, &[Param])) {
+        check(table, keys);
+        for key in keys {
+            if let Kind::Table(inner) = key.kind {
+                walk(&format!("{table}.{}", key.name), inner, check);
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_is_declared_once_says_something_and_has_a_default_that_parses() {
+        let mut check = |table: &str, keys: &[Param]| {
+            let mut seen = BTreeSet::new();
+            for key in keys {
+                assert!(seen.insert(key.name), "{table}.{} is declared twice", key.name);
+                assert!(key.about.ends_with(['.', '…']), "{table}.{} says {:?}", key.name, key.about);
+                assert!(!is_later(table, key.name), "{table}.{} is both here and not yet", key.name);
+                if let Some(default) = key.default {
+                    parse_default(key.kind, default).unwrap();
+                }
+            }
+        };
+        for table in TABLES {
+            walk(table.name, table.keys, &mut check);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `[[step]]`: who loads whom, when, with what.
+
+use super::errors::Place;
+use super::glob::Glob;
+use super::lab::titled;
+use super::nearest::{nearest, suggestion};
+use super::plan::{Step, StepStart, WorkloadSchema};
+use super::reader::{Context, Hop, Reader, data_of};
+use super::schema;
+use super::tree::{Data, Table};
+use crate::param::{Value, Values};
+use crate::topology::Topology;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// More pairs than a step can start at one instant.
+const PAIRS_MAX: usize = 65_536;
+pub(super) const STEPS_MAX: usize = 256;
+
+/// Decodes all steps of one configuration. `point` makes a point's name from a step's.
+pub(super) fn steps(
+    context: &Context<'_>,
+    root: &Table,
+    topology: &Topology,
+    workloads: &[WorkloadSchema],
+    parameters: &BTreeMap<String, Value>,
+    point: &dyn Fn(&str) -> String,
+) -> Vec<Step> {
+    let problems = context.problems;
+    let tables = super::array_of_tables(root, "step", problems);
+    if tables.len() > STEPS_MAX {
+        problems.add(tables[0].1, format!("a scenario has at most {STEPS_MAX} steps, not {}", tables.len()));
+        return Vec::new();
+    }
+    let names: Vec<&str> = tables.iter().filter_map(|(table, _)| table.text("name")).collect();
+    let mut steps: Vec<Step> = Vec::new();
+    for (index, (table, at)) in tables.iter().enumerate() {
+        let workload = workload_of(table, *at, workloads, context);
+        let extra = workload.map_or(&[][..], |schema| schema.params);
+        let what = titled("[[step]]", table.text("name"));
+        let path = vec![Hop::Key("step".to_owned()), Hop::Index(index)];
+        let keys =
+            if workload.is_some() || table.get("workload").is_none() { schema::STEP } else { continue };
+        let reader = Reader::new(context, table, *at, what, "step", keys, extra, path);
+        let Some(name) = reader.name("name") else { continue };
+        if steps.iter().any(|step| step.name == name) {
+            problems.add(reader.place_of("name"), format!("two steps are called {name:?}"));
+            continue;
+        }
+        let start = read_start(&reader, &names, index);
+        let pairs = read_pairs(&reader, topology);
+        let values = read_values(&reader, pairs.as_ref().map_or(0, Vec::len));
+        let (Some(workload), Some(start), Some(pairs)) = (workload, start, pairs) else { continue };
+        steps.push(Step {
+            point: point(&name),
+            name,
+            workload: workload.name.to_owned(),
+            pairs,
+            start,
+            values,
+            parameters: parameters.clone(),
+        });
+    }
+    steps
+}
+
+fn workload_of<'w>(
+    table: &Table,
+    _at: Place,
+    workloads: &'w [WorkloadSchema],
+    context: &Context<'_>,
+) -> Option<&'w WorkloadSchema> {
+    let node = table.get("workload")?;
+    let Some(name) = node.as_text() else {
+        context
+            .problems
+            .add(node.at, format!("`workload`: expected a text in quotes, found {}", node.what()));
+        return None;
+    };
+    let real = workloads.iter().filter(|schema| schema.is_workload());
+    let found = real.clone().find(|schema| schema.name == name);
+    if found.is_none() {
+        let all = real.map(|schema| schema.name);
+        if schema::is_later_value("workload", name) {
+            let there: Vec<&str> = all.collect();
+            context.problems.add_help(
+                node.at,
+                format!("workload {name:?}: not yet in this version of weir"),
+                format!("there are: {}", there.join(", ")),
+            );
+        } else {
+            let message = format!("no workload is called {:?}", super::tree::shortened(name));
+            context.problems.add_helped(node.at, message, suggestion(name, all));
+        }
+    }
+    found
+}
+
+fn read_start(reader: &Reader<'_>, names: &[&str], index: usize) -> Option<StepStart> {
+    let problems = reader.problems();
+    match (reader.has("after"), reader.has("at")) {
+        (true, true) => {
+            problems.add_help(
+                reader.table.entry("at").expect("just seen").key_at,
+                format!("{} has both `after` and `at`", reader.what),
+                "`after` waits for a step, `at` counts from the trial's start: give one of them",
+            );
+            None
+        }
+        (false, true) => reader.duration("at").map(StepStart::At),
+        (true, false) => {
+            let after = reader.text("after")?;
+            match names.iter().position(|name| *name == after) {
+                Some(before) if before < index => Some(StepStart::After(Some(before))),
+                Some(_) => {
+                    problems.add_help(
+                        reader.place_of("after"),
+                        format!("`after` {after:?} is not before {} in the file", reader.what),
+                        "a step waits for a step above it",
+                    );
+                    None
+                }
+                None => {
+                    let message = format!("`after`: no step is called {after:?}");
+                    problems.add_helped(
+                        reader.place_of("after"),
+                        message,
+                        suggestion(&after, names.iter().copied()),
+                    );
+                    None
+                }
+            }
+        }
+        (false, false) => {
+            if let Some(before) = index.checked_sub(1).and_then(|before| names.get(before)) {
+                reader.note_default("after", Data::Text((*before).to_owned()), true);
+            }
+            Some(StepStart::After(index.checked_sub(1)))
+        }
+    }
+}
+
+/// Everything that is not about where and when.
+fn read_values(reader: &Reader<'_>, pair_count: usize) -> Values {
+    let mut values = BTreeMap::new();
+    let names: Vec<&'static str> = reader.params().iter().map(|param| param.name).collect();
+    for name in names {
+        if schema::STEP_PLACING.contains(&name) {
+            continue;
+        }
+        if let Some(value) = reader.value(name) {
+            values.insert(name.to_owned(), value);
+        }
+    }
+    if pair_count > 0 {
+        let pairs = Value::Count(pair_count as u64);
+        if !reader.has("pairs") {
+            reader.note_default("pairs", data_of(&pairs), true);
+        }
+        values.insert("pairs".to_owned(), pairs);
+    }
+    let duration = |key: &str| match values.get(key) {
+        Some(Value::Duration(duration)) => Some(*duration),
+        _ => None,
+    };
+    if let (Some(warm_up), Some(whole)) = (duration("warm_up"), duration("duration"))
+        && warm_up >= whole
+        && warm_up > Duration::ZERO
+    {
+        reader.problems().add_help(
+            reader.place_of("warm_up"),
+            format!("`warm_up` {warm_up:?} leaves nothing of the `duration` {whole:?} to measure"),
+            "the warm-up is part of the duration: a step of 20s with 5s of warm-up measures 15s",
+        );
+    }
+    let given = ["duration", "bytes", "count"].into_iter().filter(|key| values.contains_key(*key)).count();
+    if given == 0 {
+        reader.problems().add_help(
+            reader.at,
+            format!("{} does not say when it ends", reader.what),
+            "give one of `duration`, `bytes` or `count`",
+        );
+    }
+    Values(values)
+}
+
+fn read_pairs(reader: &Reader<'_>, topology: &Topology) -> Option<Vec<(usize, usize)>> {
+    let problems = reader.problems();
+    let from = read_hosts(reader, "from", topology);
+    let to = read_hosts(reader, "to", topology);
+    let all = reader.text("pairing").as_deref() == Some("all");
+    let (from, to) = (from?, to?);
+    let mut pairs = Vec::new();
+    if all {
+        if from.len() * to.len() > PAIRS_MAX {
+            problems.add(
+                reader.at,
+                format!("{} has {} pairs; at most {PAIRS_MAX} fit", reader.what, from.len() * to.len()),
+            );
+            return None;
+        }
+        // A matrix of a group with itself leaves its diagonal out.
+        pairs.extend(from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b));
+    } else {
+        if from.len() != to.len() {
+            problems.add_help(
+                reader.place_of("to"),
+                format!("`from` names {} hosts and `to` {}", from.len(), to.len()),
+                "they are paired one with one; for each with all write pairing = \"all\"",
+            );
+            return None;
+        }
+        pairs.extend(from.into_iter().zip(to));
+    }
+    if let Some((host, _)) = pairs.iter().find(|(a, b)| a == b) {
+        let host = &topology.hosts[*host].name;
+        problems.add(reader.place_of("to"), format!("{host} is paired with itself"));
+        return None;
+    }
+    if pairs.is_empty() {
+        problems.add(reader.place_of("to"), format!("{} has no pair of hosts", reader.what));
+        return None;
+    }
+    if reader.has("pairs") {
+        let active = usize::try_from(reader.count("pairs")?).unwrap_or(usize::MAX);
+        if active > pairs.len() {
+            let message = format!("`pairs` is {active}, but `from` and `to` make only {}", pairs.len());
+            problems.add(reader.place_of("pairs"), message);
+            return None;
+        }
+        pairs.truncate(active);
+    }
+    let mut checked: BTreeSet<(usize, usize)> = BTreeSet::new();
+    for (a, b) in &pairs {
+        let sites = (topology.hosts[*a].site, topology.hosts[*b].site);
+        if checked.insert(sites) && topology.site_path(sites.0, sites.1).is_none() {
+            let (a, b) = (&topology.sites[sites.0].name, &topology.sites[sites.1].name);
+            problems.add_help(
+                reader.place_of("to"),
+                format!("there is no path from site {a:?} to site {b:?}"),
+                "connect them by a [[lab.link]], or by links over other sites",
+            );
+            return None;
+        }
+    }
+    Some(pairs)
+}
+
+/// Hosts by index, in the order of the list and within a pattern in the order of the lab.
+fn read_hosts(reader: &Reader<'_>, key: &str, topology: &Topology) -> Option<Vec<usize>> {
+    let problems = reader.problems();
+    let mut hosts = Vec::new();
+    let patterns = reader.texts(key);
+    if patterns.is_empty() {
+        if reader.table.get(key).is_some_and(|node| matches!(&node.data, Data::List(list) if list.is_empty()))
+        {
+            problems.add(reader.place_of(key), format!("`{key}` names no host"));
+        }
+        return None;
+    }
+    for (pattern, at) in patterns {
+        let glob = match Glob::parse(&pattern) {
+            Ok(glob) => glob,
+            Err(problem) => {
+                problems.add(at, problem);
+                return None;
+            }
+        };
+        let before = hosts.len();
+        hosts.extend((0..topology.hosts.len()).filter(|index| glob.matches(&topology.hosts[*index].name)));
+        if hosts.len() == before {
+            let names = topology.hosts.iter().map(|host| host.name.as_str());
+            let help = match nearest(&pattern, names.clone()) {
+                Some(near) => Some(format!("did you mean `{near}`?")),
+                None => suggestion(&pattern, names),
+            };
+            problems.add_helped(
+                at,
+                format!("`{key}`: no host is called {:?}", super::tree::shortened(&pattern)),
+                help,
+            );
+            return None;
+        }
+        if hosts.len() > PAIRS_MAX {
+            problems.add(at, format!("`{key}` names more than {PAIRS_MAX} hosts"));
+            return None;
+        }
+    }
+    Some(hosts)
+}

@@ -1,0 +1,76 @@
+//! Schemas like those of the real registry, which core does not know.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use weir_core::metric::{Better, Metric, Scope};
+use weir_core::scenario::{Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
+use weir_core::{Kind, Param};
+
+const fn metric(name: &'static str, unit: &'static str, scope: Scope) -> Metric {
+    Metric { name, unit, better: Better::Neither, scope, definition: "for tests" }
+}
+
+static LATENCY_PARAMS: &[Param] = &[
+    Param::new("size", Kind::Size, "Payload of a request.").default("64B"),
+    Param::new("transport", Kind::Choice(&["tcp"]), "How bytes travel.").default("tcp"),
+    Param::new("rate", Kind::Frequency, "Open loop."),
+];
+static STREAM_PARAMS: &[Param] =
+    &[Param::new("direction", Kind::Choice(&["up", "down", "both"]), "Which way.").default("up")];
+static LATENCY_METRICS: &[Metric] = &[metric("latency.round_trip_seconds", "s", Scope::Operation)];
+static STREAM_METRICS: &[Metric] = &[
+    metric("stream.flow_goodput_bits_per_second", "bit/s", Scope::Flow),
+    metric("stream.total_goodput_bits_per_second", "bit/s", Scope::Trial),
+    metric("stream.fairness_jain", "1", Scope::Trial),
+    metric("stream.stalled_seconds", "s", Scope::Flow),
+    metric("stream.recovery_seconds", "s", Scope::Trial),
+];
+static BESIDE_METRICS: &[Metric] =
+    &[metric("port.load_ratio", "1", Scope::Port), metric("port.dropped_packets", "packets", Scope::Port)];
+
+pub fn workloads() -> Vec<WorkloadSchema> {
+    let schema = |name, params, metrics| WorkloadSchema { name, about: "for tests", params, metrics };
+    vec![
+        schema("latency", LATENCY_PARAMS, LATENCY_METRICS),
+        schema("stream", STREAM_PARAMS, STREAM_METRICS),
+        schema(WorkloadSchema::BESIDE, &[], BESIDE_METRICS),
+    ]
+}
+
+pub fn metrics() -> Vec<Metric> {
+    workloads().iter().flat_map(|schema| schema.metrics).copied().collect()
+}
+
+pub const QUICKSTART: &str = include_str!("../data/quickstart.toml");
+pub const DEISA: &str = include_str!("../data/deisa-streams-vs-loss.toml");
+pub const G100_LATENCY: &str = include_str!("../data/g100-latency.toml");
+pub const G100_SCALING: &str = include_str!("../data/g100-stream-scaling.toml");
+pub const ROUND_ROBIN: &str = include_str!("../data/o2-round-robin.toml");
+
+pub fn try_load(text: &str, sets: &[&str], short: bool) -> Result<Plan, ScenarioErrors> {
+    let overrides =
+        Overrides { sets: sets.iter().map(|set| (*set).to_owned()).collect(), short, ..Overrides::default() };
+    load(text, "test.toml", &overrides, &workloads())
+}
+
+#[track_caller]
+pub fn plan(text: &str) -> Plan {
+    plan_with(text, &[], false)
+}
+
+#[track_caller]
+pub fn plan_with(text: &str, sets: &[&str], short: bool) -> Plan {
+    try_load(text, sets, short).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// `(line, column, message, help)` of each problem.
+#[track_caller]
+pub fn problems(text: &str, sets: &[&str]) -> Vec<(usize, usize, String, String)> {
+    match try_load(text, sets, false) {
+        Ok(_) => panic!("this was accepted:\n{text}\n{sets:?}"),
+        Err(errors) => errors
+            .problems
+            .into_iter()
+            .map(|problem| (problem.line, problem.column, problem.message, problem.help.unwrap_or_default()))
+            .collect(),
+    }
+}
