@@ -123,6 +123,7 @@ impl Topology {
     /// All directed links, numbered as `DirectedLink` says.
     pub fn directed_links(&self) -> Vec<DirectedLink> {
         let mut all = Vec::with_capacity(self.directed_count());
+        let longest_rtt = self.longest_rtt();
         for (index, host) in self.hosts.iter().enumerate() {
             let access = &host.access;
             let one_way = |name: &str, from, to, queue| DirectedLink {
@@ -136,7 +137,7 @@ impl Topology {
                 framing_bytes: access.framing_bytes,
                 mtu: access.mtu,
             };
-            let down = access.queue.unwrap_or_else(|| self.default_queue(access.rate));
+            let down = access.queue.unwrap_or_else(|| Self::queue_for(access.rate, longest_rtt));
             all.push(one_way("forward", End::Host(index), End::Site(host.site), access.queue));
             all.push(one_way("backward", End::Site(host.site), End::Host(index), Some(down)));
         }
@@ -164,30 +165,54 @@ impl Topology {
     /// The default drop-tail queue of a link with this rate: one bandwidth-delay product of the longest path, at least
     /// 256 KiB.
     pub fn default_queue(&self, rate: Option<BitsPerSecond>) -> Queue {
+        Self::queue_for(rate, self.longest_rtt())
+    }
+
+    fn queue_for(rate: Option<BitsPerSecond>, longest_rtt: Duration) -> Queue {
         // A link without a rate never queues; the figure only bounds a burst while the fabric is late.
         let rate = rate.unwrap_or(BitsPerSecond(10_000_000_000));
-        let bytes = rate.as_f64() / 8.0 * self.longest_rtt().as_secs_f64();
+        let bytes = rate.as_f64() / 8.0 * longest_rtt.as_secs_f64();
         Queue { bytes: Some(Bytes((bytes as u64).max(256 * 1024))), packets: None }
     }
 
     /// The largest round trip between any two hosts (propagation only).
     pub fn longest_rtt(&self) -> Duration {
-        let mut longest = Duration::ZERO;
-        for from in 0..self.hosts.len() {
-            for to in 0..self.hosts.len() {
-                if from != to {
-                    longest = longest.max(self.rtt(from, to).unwrap_or_default());
-                }
+        // Host by host this would be cubic; only the two farthest hosts of each site matter.
+        let mut farthest = vec![[None::<u64>; 2]; self.sites.len()];
+        for host in &self.hosts {
+            let delay = Some(host.access.delay_ns);
+            let [first, second] = &mut farthest[host.site];
+            if delay > *first {
+                (*first, *second) = (delay, *first);
+            } else if delay > *second {
+                *second = delay;
             }
         }
-        longest
+        let mut longest = 0u64;
+        for (from, [first, second]) in farthest.iter().enumerate() {
+            let Some(first) = first else { continue };
+            if let Some(second) = second {
+                longest = longest.max(first.saturating_add(*second).saturating_mul(2));
+            }
+            for (to, [other, _]) in farthest.iter().enumerate().skip(from + 1) {
+                let Some(other) = other else { continue };
+                let (Some(there), Some(back)) = (self.site_path(from, to), self.site_path(to, from)) else {
+                    continue;
+                };
+                let links = there.iter().chain(&back).map(|index| self.delay_ns(*index));
+                let between = links.fold(0u64, u64::saturating_add);
+                longest = longest.max(first.saturating_add(*other).saturating_mul(2).saturating_add(between));
+            }
+        }
+        Duration::from_nanos(longest)
     }
 
     /// Propagation there and back between two hosts; `None` if there is no path.
     pub fn rtt(&self, from: usize, to: usize) -> Option<Duration> {
         let there = self.path(from, to)?;
         let back = self.path(to, from)?;
-        Some(Duration::from_nanos(there.iter().chain(&back).map(|index| self.delay_ns(*index)).sum()))
+        let delays = there.iter().chain(&back).map(|index| self.delay_ns(*index));
+        Some(Duration::from_nanos(delays.fold(0, u64::saturating_add)))
     }
 
     fn delay_ns(&self, directed: usize) -> u64 {
@@ -314,6 +339,19 @@ mod tests {
             topology.path(1, 0).unwrap().into_iter().map(|index| names[index].as_str()).collect();
         assert_eq!(back, ["host.right-0.access.forward", "link.wan.backward", "host.left-0.access.backward"]);
         assert_eq!(topology.rtt(0, 1).unwrap(), Duration::from_micros(16_080));
+    }
+
+    #[test]
+    fn the_longest_round_trip_is_that_of_the_farthest_pair() {
+        let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
+        let mut far = topology.hosts[1].clone();
+        far.access.delay_ns = 5_000_000;
+        topology.hosts.push(far.clone());
+        far.access.delay_ns = 9_000_000;
+        topology.hosts.push(far);
+        let pairs = (0..4).flat_map(|from| (0..4).filter(move |to| *to != from).map(move |to| (from, to)));
+        let slow = pairs.map(|(from, to)| topology.rtt(from, to).unwrap()).max().unwrap();
+        assert_eq!(topology.longest_rtt(), slow);
     }
 
     #[test]

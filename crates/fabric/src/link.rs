@@ -15,8 +15,8 @@ use weir_core::{BitsPerSecond, Instant, seed};
 
 /// Below this a super-packet of 64 KiB would hold the wire for more than about 0.2 ms.
 const WHOLE_RATE_MIN: BitsPerSecond = BitsPerSecond(2_500_000_000);
-/// A shorter queue, less than eight super-packets, would drop them by the half.
-const WHOLE_QUEUE_BYTES_MIN: u64 = 8 * 64 * 1024;
+/// A shorter queue, less than four super-packets, would drop them by large parts. The default queue is never shorter.
+const WHOLE_QUEUE_BYTES_MIN: u64 = 4 * 64 * 1024;
 
 /// Where links leave what the shell must know.
 #[derive(Debug, Default)]

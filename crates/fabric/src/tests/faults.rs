@@ -252,11 +252,11 @@ fn a_link_splits_only_where_something_needs_single_segments() {
     };
     let (fast, slow) = (Some(2_500_000_000), Some(2_499_999_999));
     assert!(!splits(None, 0.0, Some(1), Some(1), &[]));
-    assert!(!splits(fast, 0.0, Some(512 << 10), None, &[]));
+    assert!(!splits(fast, 0.0, Some(256 << 10), None, &[]));
     assert!(!splits(fast, 0.0, None, None, &[Set::Outage(true), Set::DelayAdd(5), Set::Loss(Some(0.0))]));
     assert!(splits(slow, 0.0, None, None, &[]));
     assert!(splits(None, 1e-9, None, None, &[]));
-    assert!(splits(fast, 0.0, Some((512 << 10) - 1), None, &[]));
+    assert!(splits(fast, 0.0, Some((256 << 10) - 1), None, &[]));
     assert!(splits(fast, 0.0, None, Some(1_000_000), &[]));
     assert!(splits(fast, 0.0, None, None, &[Set::Loss(Some(0.1)), Set::Loss(None)]));
     assert!(splits(fast, 0.0, None, None, &[Set::Rate(slow.map(BitsPerSecond))]));
