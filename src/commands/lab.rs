@@ -1,0 +1,193 @@
+//! `weir lab`: emulated networks for any program.
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use weir_core::scenario::{self, Overrides};
+use weir_lab::Options;
+use weir_lab::named::{self, Entry, LabName, State};
+
+/// Use an emulated network with any program.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir lab up scenarios/quickstart.toml --name a
+  weir lab exec a left-0 -- ping -c3 right-0
+  weir lab exec a right-0 -- iperf3 -s -D
+  weir lab list
+  weir lab down a")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(Up),
+    Exec(Exec),
+    Down(Down),
+    List(List),
+}
+
+/// Build the network that a scenario's [lab] describes; it stays until `lab down`.
+#[derive(clap::Args)]
+struct Up {
+    /// Scenario; [lab] alone will do
+    file: PathBuf,
+    /// What to call it: small letters, digits and hyphens
+    #[arg(long)]
+    name: String,
+    /// Change a value, as in link.wan.rtt=\"50ms\"
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Seed of the random losses
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print what was built as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run a program on a host of a lab, as the user who invoked weir; its exit status is the program's.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir lab exec a left-0 -- ping -c3 right-0
+  weir lab exec a left-0 --root -- tcpdump -ni eth0
+
+Exit status: the program's own; 127 if it is not there, 126 if it cannot be run, 2 if the lab is not.")]
+struct Exec {
+    name: String,
+    host: String,
+    /// Stay root
+    #[arg(long)]
+    root: bool,
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// End every program in a lab and take it away.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Down {
+    name: Option<String>,
+    /// What is left of labs whose fabric, or whose `lab up`, is gone
+    #[arg(long)]
+    dead: bool,
+    /// All labs of this user
+    #[arg(long)]
+    all: bool,
+}
+
+/// Show the labs of this machine.
+#[derive(clap::Args)]
+struct List {
+    /// Print an array of {name, state, owner_uid, fabric_pid, file, hosts}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    match &args.command {
+        Command::Up(args) => up(args),
+        Command::Exec(args) => exec(args),
+        Command::Down(args) => down(args),
+        Command::List(args) => list(args),
+    }
+}
+
+fn up(args: &Up) -> anyhow::Result<i32> {
+    let name = LabName::new(&args.name)?;
+    let overrides = Overrides { sets: args.sets.clone(), ..Overrides::default() };
+    let file = args.file.display().to_string();
+    let topology = scenario::load_lab(&read(&args.file)?, &file, &overrides)?;
+    let options = Options { seed: args.seed, exe: PathBuf::from("/proc/self/exe") };
+    let up = named::up(&name, &topology, &options, &file)?;
+    for note in &up.notes {
+        eprintln!("weir: note: {note}");
+    }
+    if args.json {
+        let mut document = state_json(&up.state);
+        document["notes"] = json!(up.notes);
+        println!("{}", serde_json::to_string_pretty(&document)?);
+        return Ok(0);
+    }
+    println!("lab {} is up: {} hosts", args.name, up.state.hosts.len());
+    for host in up.state.hosts.iter().take(40) {
+        println!("  {:<24} {}", host.name, host.address);
+    }
+    if up.state.hosts.len() > 40 {
+        println!("  … ({} more; `weir lab list --json` has all)", up.state.hosts.len() - 40);
+    }
+    Ok(0)
+}
+
+/// The file's text, and not more of it than a scenario can have.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let file = std::fs::File::open(path).with_context(|| format!("{}", path.display()))?;
+    let mut text = String::new();
+    let limit = scenario::FILE_BYTES_MAX as u64 + 1;
+    file.take(limit).read_to_string(&mut text).with_context(|| format!("{}", path.display()))?;
+    Ok(text)
+}
+
+fn exec(args: &Exec) -> anyhow::Result<i32> {
+    let name = LabName::new(&args.name)?;
+    let Some((program, arguments)) = args.command.split_first() else { bail!("no command to run") };
+    let (status, error) = named::exec(&name, &Entry { host: &args.host, program, arguments, root: args.root })?;
+    eprintln!("weir: {}: {error}", program.display());
+    Ok(status)
+}
+
+fn down(args: &Down) -> anyhow::Result<i32> {
+    let removed = if args.dead {
+        named::remove_dead()?
+    } else if args.all {
+        named::remove_all()?
+    } else {
+        let name = LabName::new(args.name.as_deref().unwrap_or_default())?;
+        named::down(&name)?;
+        vec![name.as_str().to_owned()]
+    };
+    for name in &removed {
+        println!("lab {name} is down");
+    }
+    Ok(0)
+}
+
+fn list(args: &List) -> anyhow::Result<i32> {
+    let labs = named::list()?;
+    if args.json {
+        let all: Vec<Value> = labs.iter().map(state_json).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(0);
+    }
+    for lab in &labs {
+        println!("{:<24} {:<9} {:>4} hosts  {}", lab.name, state_word(lab), lab.hosts.len(), lab.file);
+    }
+    Ok(0)
+}
+
+fn state_word(state: &State) -> &'static str {
+    match (state.is_dead(), state.is_up()) {
+        (true, _) => "dead",
+        (_, true) => "up",
+        _ => "starting",
+    }
+}
+
+fn state_json(state: &State) -> Value {
+    let hosts: Vec<Value> =
+        state.hosts.iter().map(|host| json!({"name": host.name, "address": host.address})).collect();
+    json!({
+        "name": state.name,
+        "state": state_word(state),
+        "owner_uid": state.owner_uid,
+        "fabric_pid": state.fabric.map(|fabric| fabric.pid),
+        "file": state.file,
+        "hosts": hosts,
+    })
+}
