@@ -1,5 +1,6 @@
 //! `weir lab`: emulated networks for any program.
 
+use crate::registry;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -7,6 +8,7 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use weir_core::scenario::{self, Overrides};
+use weir_core::topology::Topology;
 use weir_lab::Options;
 use weir_lab::named::{self, Entry, LabName, State};
 
@@ -102,10 +104,9 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
 fn up(args: &Up) -> anyhow::Result<i32> {
     let name = LabName::new(&args.name)?;
     let overrides = Overrides { sets: args.sets.clone(), ..Overrides::default() };
-    let file = args.file.display().to_string();
-    let topology = scenario::load_lab(&read(&args.file)?, &file, &overrides)?;
+    let topology = topology(&args.file, &overrides)?;
     let options = Options { seed: args.seed, exe: PathBuf::from("/proc/self/exe") };
-    let up = named::up(&name, &topology, &options, &file)?;
+    let up = named::up(&name, &topology, &options, &args.file.display().to_string())?;
     for note in &up.notes {
         eprintln!("weir: note: {note}");
     }
@@ -125,6 +126,19 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     Ok(0)
 }
 
+/// The lab of the scenario as it stands before anything is swept: that of its first configuration.
+fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Topology> {
+    let file = path.display().to_string();
+    let plan = scenario::load(&read(path)?, &file, overrides, &registry::workload_schemas())?;
+    let Some(first) = plan.configurations.first() else {
+        bail!("{file}: there is no configuration to build")
+    };
+    if plan.configurations.iter().any(|other| other.topology != first.topology) {
+        eprintln!("weir: note: {file} varies its lab; this is the one of {:?}. --set changes it", first.id);
+    }
+    Ok(first.topology.clone())
+}
+
 /// The file's text, and not more of it than a scenario can have.
 fn read(path: &Path) -> anyhow::Result<String> {
     let file = std::fs::File::open(path).with_context(|| format!("{}", path.display()))?;
@@ -137,7 +151,8 @@ fn read(path: &Path) -> anyhow::Result<String> {
 fn exec(args: &Exec) -> anyhow::Result<i32> {
     let name = LabName::new(&args.name)?;
     let Some((program, arguments)) = args.command.split_first() else { bail!("no command to run") };
-    let (status, error) = named::exec(&name, &Entry { host: &args.host, program, arguments, root: args.root })?;
+    let (status, error) =
+        named::exec(&name, &Entry { host: &args.host, program, arguments, root: args.root })?;
     eprintln!("weir: {}: {error}", program.display());
     Ok(status)
 }

@@ -207,6 +207,10 @@ impl Process {
                 if let Err(error) = outlive_owner() {
                     return Answer::Refused(format!("cannot outlive the command that started it: {error}"));
                 }
+                // Nobody shall be kept from unmounting the folder that `lab up` was called in.
+                if let Err(error) = std::env::set_current_dir("/") {
+                    return Answer::Refused(format!("cannot leave the folder it was started in: {error}"));
+                }
                 self.detached = true;
             }
         }

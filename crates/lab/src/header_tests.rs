@@ -66,7 +66,7 @@ fn super_packet(
     if protocol == TCP {
         bytes[transport + 4..transport + 8].copy_from_slice(&0xffff_f000_u32.to_be_bytes());
         bytes[transport + 8..transport + 12].copy_from_slice(&77_u32.to_be_bytes());
-        bytes[transport + 12] = ((20 + tcp_options) / 4 << 4) as u8;
+        bytes[transport + 12] = (((20 + tcp_options) / 4) << 4) as u8;
         bytes[transport + 13] = flags;
         for (index, byte) in bytes[transport + 20..transport + 20 + tcp_options].iter_mut().enumerate() {
             *byte = 0xa0 + index as u8;

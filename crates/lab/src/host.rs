@@ -71,6 +71,10 @@ fn set_profile(settings: &Sysctls, profile: TcpProfile, socket_bytes_max: u64, n
     note(settings.write("net.ipv4.tcp_no_metrics_save", "1"), notes, || {
         "connections remember earlier ones: net.ipv4.tcp_no_metrics_save cannot be set".to_owned()
     });
+    // Programs in a lab run without privileges, and ping is among the first: this is the socket it can do with.
+    note(settings.write("net.ipv4.ping_group_range", "0 2147483647"), notes, || {
+        "ping needs root here: net.ipv4.ping_group_range cannot be set".to_owned()
+    });
     if profile == TcpProfile::Stock {
         return;
     }

@@ -13,7 +13,7 @@ use weir_core::fabric_page;
 use weir_core::schedule::Change;
 use weir_core::topology::Topology;
 use weir_sys::epoll::readable_within;
-use weir_sys::process::{Child, Spawn, describe, set_nonblocking};
+use weir_sys::process::{Child, ErrorsTo, Spawn, describe, set_nonblocking};
 use weir_sys::shared_memory::{Page, PageView};
 
 /// A fabric process that has not answered for so long is not going to.
@@ -45,6 +45,15 @@ impl Lab {
     ///
     /// Errors: without root or `/dev/net/tun`, and whatever the kernel refuses; nothing is left behind then.
     pub fn start(topology: &Topology, options: &Options) -> Result<Lab, LabError> {
+        Lab::start_with(topology, options, ErrorsTo::Inherited)
+    }
+
+    /// The same, with the fabric's standard error elsewhere than ours.
+    pub(crate) fn start_with(
+        topology: &Topology,
+        options: &Options,
+        errors_to: ErrorsTo,
+    ) -> Result<Lab, LabError> {
         let words = fabric_page::words(topology.directed_count());
         let page = Page::create(words).map_err(LabError::start("making the page of counters"))?;
         let view = page.view().map_err(LabError::start("mapping the page of counters"))?;
@@ -57,6 +66,7 @@ impl Lab {
         }
 
         let mut spawn = Spawn::new(&options.exe).argument(SUBCOMMAND);
+        spawn.errors_to = errors_to;
         spawn.inherit = parts.iter().map(|part| part.tun.fd()).chain([page.fd()]).collect();
         let mut fabric = spawn.start().map_err(LabError::start("starting the fabric process"))?;
         let missing = || LabError::Fabric("has no pipes".to_owned());

@@ -6,6 +6,7 @@ pub mod error;
 pub mod fabric_process;
 mod host;
 mod lab;
+pub mod named;
 mod pace;
 mod packet;
 mod port;

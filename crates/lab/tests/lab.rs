@@ -3,6 +3,7 @@
 mod lab {
     mod help;
     mod life;
+    mod named;
     mod round_trip;
     mod transfer;
 }

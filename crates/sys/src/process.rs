@@ -1,6 +1,7 @@
 //! Child processes that cannot outlive their owner, and what a program may do before it becomes another one.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -35,6 +36,14 @@ impl User {
     }
 }
 
+/// Where a child's standard error goes.
+pub enum ErrorsTo {
+    /// To ours.
+    Inherited,
+    Pipe,
+    File(File),
+}
+
 /// What to start and how.
 pub struct Spawn<'a> {
     pub program: PathBuf,
@@ -46,8 +55,7 @@ pub struct Spawn<'a> {
     pub namespace: Option<BorrowedFd<'a>>,
     /// The user it becomes, without new privileges; `None`: as we are.
     pub user: Option<User>,
-    /// Keep our standard error instead of a pipe.
-    pub inherit_stderr: bool,
+    pub errors_to: ErrorsTo,
 }
 
 impl<'a> Spawn<'a> {
@@ -59,7 +67,7 @@ impl<'a> Spawn<'a> {
             inherit: Vec::new(),
             namespace: None,
             user: None,
-            inherit_stderr: true,
+            errors_to: ErrorsTo::Inherited,
         }
     }
     pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -73,7 +81,11 @@ impl<'a> Spawn<'a> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.stderr(if self.inherit_stderr { Stdio::inherit() } else { Stdio::piped() });
+        command.stderr(match self.errors_to {
+            ErrorsTo::Inherited => Stdio::inherit(),
+            ErrorsTo::Pipe => Stdio::piped(),
+            ErrorsTo::File(file) => Stdio::from(file),
+        });
         let inherit: Vec<i32> = self.inherit.iter().map(AsRawFd::as_raw_fd).collect();
         let namespace = self.namespace.map(|fd| fd.try_clone_to_owned()).transpose()?;
         let user = self.user;
@@ -97,6 +109,8 @@ fn prepare_child(
     user: Option<User>,
 ) -> io::Result<()> {
     check(raw::setsid())?;
+    // What our own starter left open must not stay open in a child that may outlive us. Before Linux 5.11 it does.
+    raw::close_all_on_exec();
     for fd in inherit {
         check(raw::keep_open(*fd))?;
     }
@@ -127,6 +141,10 @@ mod raw {
     pub fn keep_open(fd: i32) -> i32 {
         // Safety: takes numbers; a wrong descriptor is an error.
         unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }
+    }
+    pub fn close_all_on_exec() -> i32 {
+        // Safety: takes numbers; marks descriptors from 3 on, closes none before exec.
+        unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) as i32 }
     }
     pub fn setns(fd: i32) -> i32 {
         // Safety: takes numbers; a wrong descriptor is an error.

@@ -18,7 +18,7 @@ pub fn possible() -> bool {
 }
 
 pub fn exe() -> PathBuf {
-    PathBuf::from(env!("CARGO_BIN_EXE_weir-fabric-process"))
+    PathBuf::from(env!("CARGO_BIN_EXE_weir-lab-test"))
 }
 
 pub fn start(topology: &Topology) -> Lab {

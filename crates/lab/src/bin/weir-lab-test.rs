@@ -1,0 +1,40 @@
+//! The parts of `weir` that this crate's tests need as a program of its own: `weir` is built above this crate.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::exit;
+use weir_lab::Options;
+use weir_lab::named::{self, Entry, LabName};
+
+fn main() {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap_or_default()).collect();
+    let result = match words.as_slice() {
+        ["fabric-process"] => exit(weir_lab::fabric_process::main()),
+        ["up", name, topology] => up(name, topology),
+        ["exec", name, host, "--root", ..] => exec(name, host, true, &arguments[4..]),
+        ["exec", name, host, ..] => exec(name, host, false, &arguments[3..]),
+        ["down", name] => {
+            LabName::new(name).and_then(|name| named::down(&name)).map(|()| 0).map_err(Into::into)
+        }
+        _ => Err("up NAME TOPOLOGY | exec NAME HOST [--root] COMMAND… | down NAME | fabric-process".into()),
+    };
+    exit(result.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        2
+    }));
+}
+
+fn up(name: &str, topology: &str) -> Result<i32, Box<dyn Error>> {
+    let options = Options { seed: 1, exe: PathBuf::from("/proc/self/exe") };
+    named::up(&LabName::new(name)?, &serde_json::from_str(topology)?, &options, "a test")?;
+    Ok(0)
+}
+
+fn exec(name: &str, host: &str, root: bool, command: &[OsString]) -> Result<i32, Box<dyn Error>> {
+    let (program, arguments) = command.split_first().ok_or("no command")?;
+    let (status, error) = named::exec(&LabName::new(name)?, &Entry { host, program, arguments, root })?;
+    eprintln!("{error}");
+    Ok(status)
+}

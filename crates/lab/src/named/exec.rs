@@ -1,0 +1,74 @@
+//! `weir lab exec`.
+
+use super::LabName;
+use super::state::State;
+use crate::error::LabError;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use weir_sys::mount::enter_private_view;
+use weir_sys::netns::{enter_for_good, open};
+use weir_sys::process::{User, become_user, replace_by};
+
+/// What to run and as whom.
+pub struct Entry<'a> {
+    pub host: &'a str,
+    pub program: &'a OsString,
+    pub arguments: &'a [OsString],
+    /// Stay root instead of becoming the user who invoked weir.
+    pub root: bool,
+}
+
+/// The exit statuses a shell gives for a program that is not there, and one that cannot be run.
+const NOT_FOUND: i32 = 127;
+const NOT_RUNNABLE: i32 = 126;
+
+/// Replaces the calling process, which must have one thread, by a program on a host of the lab: signals and the exit status
+/// are then the program's own. Returns only if that failed: with the status to exit with if the program is at fault.
+pub fn exec(name: &LabName, entry: &Entry<'_>) -> Result<(i32, io::Error), LabError> {
+    let state = State::find(name)?;
+    if !state.is_up() {
+        return Err(LabError::Usage(format!(
+            "lab {} is dead: its fabric is gone; `weir lab down {}` removes the rest",
+            state.name, state.name
+        )));
+    }
+    if !state.hosts.iter().any(|host| host.name == entry.host) {
+        let names: Vec<&str> = state.hosts.iter().map(|host| host.name.as_str()).take(20).collect();
+        let more = if state.hosts.len() > names.len() { ", …" } else { "" };
+        return Err(LabError::Usage(format!(
+            "lab {} has no host {:?}; it has {}{more}",
+            state.name,
+            entry.host,
+            names.join(", ")
+        )));
+    }
+    let path = name.namespace(entry.host);
+    let namespace = open(&path).map_err(LabError::state(format!("opening {}", path.display())))?;
+    enter_for_good(std::os::fd::AsFd::as_fd(&namespace))
+        .map_err(LabError::state(format!("entering the network of {}", entry.host)))?;
+    drop(namespace);
+    enter_private_view(&name.hosts_file(), &name.resolv_file())
+        .map_err(LabError::state("giving the program the lab's host names"))?;
+    if !entry.root {
+        become_user(User::invoking()).map_err(LabError::state("becoming the user who invoked weir"))?;
+    }
+    let error = replace_by(entry.program, entry.arguments);
+    Ok(match error.kind() {
+        io::ErrorKind::NotFound => (NOT_FOUND, error),
+        // The search reports a folder of PATH that this user may not look into; for a shell that is "not found" too.
+        io::ErrorKind::PermissionDenied if !is_on_path(entry.program) => {
+            (NOT_FOUND, io::Error::new(io::ErrorKind::NotFound, "not found in PATH"))
+        }
+        _ => (NOT_RUNNABLE, error),
+    })
+}
+
+/// Whether there is such a file, runnable or not, where the program is looked for.
+fn is_on_path(program: &OsString) -> bool {
+    if Path::new(program).components().count() > 1 || Path::new(program).is_absolute() {
+        return true; // not looked for at all
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

@@ -1,0 +1,90 @@
+//! `weir lab up`.
+
+use super::down;
+use super::state::{HostState, Lock, Owner, SCHEMA, State};
+use super::{LabName, NAMESPACES};
+use crate::error::LabError;
+use crate::lab::{Lab, Options};
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::Path;
+use weir_core::topology::Topology;
+use weir_sys::netns::mount_named;
+use weir_sys::process::{ErrorsTo, User};
+
+/// A lab that is up.
+pub struct Up {
+    pub state: State,
+    /// What the machine forbade, for people.
+    pub notes: Vec<String>,
+}
+
+/// Makes a lab that stays until `down`. `file` is the scenario's name, for `list`.
+///
+/// Errors: the name is taken, or the lab cannot be built; nothing is left behind then.
+pub fn up(name: &LabName, topology: &Topology, options: &Options, file: &str) -> Result<Up, LabError> {
+    let _lock = Lock::take()?;
+    if let Some(state) = State::read(name)? {
+        let name = name.as_str();
+        return Err(LabError::Usage(match state.is_dead() {
+            true => {
+                format!("what is left of a dead lab is called {name} too; `weir lab down --dead` removes it")
+            }
+            false => format!("a lab called {name} is up; `weir lab down {name}` takes it down"),
+        }));
+    }
+    let folder = name.folder();
+    fs::create_dir(&folder).map_err(LabError::state(format!("making {}", folder.display())))?;
+    make(name, topology, options, file).inspect_err(|_| {
+        // The first problem is the one to report; what this cannot undo, `down --dead` finds.
+        let _ = down::remove(name);
+    })
+}
+
+fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> Result<Up, LabError> {
+    let host_state = |(index, host): (usize, &weir_core::topology::Host)| HostState {
+        name: host.name.clone(),
+        address: Topology::ipv4(index),
+    };
+    let mut state = State {
+        schema: SCHEMA.to_owned(),
+        name: name.as_str().to_owned(),
+        owner_uid: User::invoking().uid,
+        file: file.to_owned(),
+        builder: Owner::of(std::process::id()),
+        fabric: None,
+        hosts: topology.hosts.iter().enumerate().map(host_state).collect(),
+    };
+    state.write(name)?;
+    write_names(name, &state.hosts)?;
+    let log = name.folder().join("fabric.log");
+    let log = File::create(&log).map_err(LabError::state(format!("making {}", log.display())))?;
+    let lab = Lab::start_with(topology, options, ErrorsTo::File(log))?;
+    // Written before the fabric can outlive us, so that it is found whenever we are killed.
+    state.fabric = Owner::of(lab.fabric_pid());
+    state.write(name)?;
+    fs::create_dir_all(NAMESPACES).map_err(LabError::state(format!("making {NAMESPACES}")))?;
+    for (index, host) in topology.hosts.iter().enumerate() {
+        let path = name.namespace(&host.name);
+        mount_named(lab.namespace(index), &path)
+            .map_err(LabError::state(format!("naming the namespace {}", path.display())))?;
+    }
+    let notes = lab.notes().to_vec();
+    lab.detach()?;
+    state.builder = None;
+    state.write(name)?;
+    Ok(Up { state, notes })
+}
+
+fn write_names(name: &LabName, hosts: &[HostState]) -> Result<(), LabError> {
+    let mut text = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned();
+    for host in hosts {
+        let _ = writeln!(text, "{} {}", host.address, host.name);
+    }
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(LabError::state(format!("writing {}", path.display())))
+    };
+    write(&name.hosts_file(), &text)?;
+    // No servers: a name that is no host's fails at once instead of after a time-out into a network that is not there.
+    write(&name.resolv_file(), "")
+}
