@@ -1,13 +1,12 @@
 //! `weir lab`: emulated networks for any program.
 
-use crate::registry;
-use anyhow::{Context, bail};
+use super::run::load_plan;
+use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use weir_core::scenario::{self, Overrides};
+use weir_core::scenario::Overrides;
 use weir_core::topology::Topology;
 use weir_lab::Options;
 use weir_lab::named::{self, Entry, LabName, State};
@@ -104,7 +103,10 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
 fn up(args: &Up) -> anyhow::Result<i32> {
     let name = LabName::new(&args.name)?;
     let overrides = Overrides { sets: args.sets.clone(), ..Overrides::default() };
-    let topology = topology(&args.file, &overrides)?;
+    let topology = match topology(&args.file, &overrides)? {
+        Ok(topology) => topology,
+        Err(status) => return Ok(status),
+    };
     let options = Options { seed: args.seed, exe: PathBuf::from("/proc/self/exe") };
     let up = named::up(&name, &topology, &options, &args.file.display().to_string())?;
     for note in &up.notes {
@@ -126,26 +128,18 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The lab of the scenario as it stands before anything is swept: that of its first configuration.
-fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Topology> {
-    let file = path.display().to_string();
-    let plan = scenario::load(&read(path)?, &file, overrides, &registry::workload_schemas())?;
-    let Some(first) = plan.configurations.first() else {
-        bail!("{file}: there is no configuration to build")
+/// The lab of a scenario: that of its first configuration. `Err` is the exit status after the problems were printed.
+fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topology, i32>> {
+    let plan = match load_plan(path, overrides)? {
+        Ok(plan) => plan,
+        Err(status) => return Ok(Err(status)),
     };
+    let file = path.display();
+    let Some(first) = plan.configurations.first() else { bail!("{file}: there is no lab to build") };
     if plan.configurations.iter().any(|other| other.topology != first.topology) {
         eprintln!("weir: note: {file} varies its lab; this is the one of {:?}. --set changes it", first.id);
     }
-    Ok(first.topology.clone())
-}
-
-/// The file's text, and not more of it than a scenario can have.
-fn read(path: &Path) -> anyhow::Result<String> {
-    let file = std::fs::File::open(path).with_context(|| format!("{}", path.display()))?;
-    let mut text = String::new();
-    let limit = scenario::FILE_BYTES_MAX as u64 + 1;
-    file.take(limit).read_to_string(&mut text).with_context(|| format!("{}", path.display()))?;
-    Ok(text)
+    Ok(Ok(first.topology.clone()))
 }
 
 fn exec(args: &Exec) -> anyhow::Result<i32> {
