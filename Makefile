@@ -2,7 +2,7 @@
 #
 #   make demo        build, run the quickstart scenario, show the verdict and where the report is (about two minutes)
 #   make test        formatting, lints, tidy, all tests
-#   make scenarios   every scenario at full length, a verdict each (about an hour)
+#   make scenarios   every scenario at full length, a verdict each (about half an hour)
 #   make bench       side by side with iperf3 and sockperf; results in bench/runs
 #   make tidy        the house rules alone
 
@@ -15,7 +15,7 @@ demo:
 	@scripts/with-rust scripts/demo
 
 test:
-	@scripts/ensure-lab
+	@scripts/ensure-lab --for-tests
 	@scripts/with-rust scripts/test
 
 scenarios:

@@ -45,6 +45,7 @@ pub fn loopback() -> Place {
 
 /// Two namespaces of this run's own, joined by a veth pair with the kernel's defaults (MTU 1500, offloads on).
 pub fn veth() -> Result<Place, String> {
+    remove_orphans();
     let [near, far] = ["a", "b"].map(|end| format!("weir-bench-{}-{end}", std::process::id()));
     let inside = |name: &str| ["ip", "netns", "exec", name].map(str::to_owned).to_vec();
     let mut place = Place {
@@ -65,6 +66,20 @@ pub fn veth() -> Result<Place, String> {
         ip(&format!("-n {name} link set veth0 up"))?;
     }
     Ok(place)
+}
+
+/// Namespaces of a bench that was killed: theirs carry its process number.
+fn remove_orphans() {
+    let Ok(all) = std::fs::read_dir("/run/netns") else { return };
+    for name in all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+        let pid =
+            name.strip_prefix("weir-bench-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists())
+            && let Err(problem) = ip(&format!("netns del {name}"))
+        {
+            eprintln!("xtask: {problem}");
+        }
+    }
 }
 
 /// A lab of two hosts from `bench/labs`, taken down when dropped. `server` and `client` are host names.
