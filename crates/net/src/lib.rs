@@ -1,6 +1,7 @@
 //! Network workloads: `stream` (bulk TCP) and `latency` (ping-pong). What they say on the wire is in
 //! `docs/specs/net-protocol.md`.
 
+pub mod adhoc;
 pub mod latency;
 pub mod rendezvous;
 pub mod stream;

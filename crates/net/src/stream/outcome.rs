@@ -90,7 +90,9 @@ fn row(entity: &str, metric: &str, value: f64) -> Row {
 fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, receiver: Receiver) {
     let stalled = receiver.stalled_ns();
     let Receiver { entity, bytes, steady_start, steady_end, samples, failure, .. } = receiver;
-    let early = steady_end.is_some_and(|edge| edge.at_ns < schedule.end_ns);
+    // Clocks of two machines differ by a little; more than measuring rule 6 allows is an end before its time.
+    let planned_ns = schedule.end_ns.saturating_sub(schedule.start_ns);
+    let early = steady_end.is_some_and(|edge| edge.at_ns < schedule.end_ns - planned_ns / 100);
     if let Some(text) = failure {
         outcome.failures.push(format!("{entity}: {text}"));
     } else if schedule.duration_bounded() && early {

@@ -1,0 +1,238 @@
+//! The asking side of an ad-hoc measurement.
+
+use super::AdhocError;
+use super::message::{FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
+use crate::WORKLOADS;
+use crate::rendezvous::Flow;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use weir_core::Values;
+use weir_core::evidence::TransportFacts;
+use weir_core::record::Row;
+use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
+use weir_sys::clock;
+use weir_sys::poll::{self, Interest};
+use weir_transport::deadline::Deadline;
+use weir_transport::handshake::{self, Mode};
+use weir_transport::{Key, read_frame, tcp, write_frame};
+
+/// Time to connect, and for each answer of the server.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// From the start message to the start: time for it to arrive and for the threads to be there.
+const START_IN: Duration = Duration::from_millis(100);
+/// What the server may need to send its outcome after our own end.
+const OUTCOME_LIMIT: Duration = Duration::from_secs(70);
+const LOOK: Duration = Duration::from_millis(50);
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+pub struct Client {
+    pub address: SocketAddr,
+    pub key: Option<Key>,
+}
+
+/// How far a measurement is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    pub elapsed: Duration,
+    /// Payload bytes received at both ends, or round trips done.
+    pub count: u64,
+}
+
+/// What one point came to.
+#[derive(Clone, Debug, Default)]
+pub struct Measurement {
+    pub rows: Vec<Row>,
+    /// Why it must not count, if so.
+    pub invalid: Option<String>,
+    pub transport: Option<TransportFacts>,
+    /// Length of the measurement, drain included, ns.
+    pub length_ns: u64,
+    pub granted: serde_json::Map<String, serde_json::Value>,
+    pub failures: Vec<String>,
+    /// Cut short by the user.
+    pub stopped: bool,
+}
+
+impl Client {
+    /// Carries out one job. `values` are what it was made of, for the derived metrics. `interrupts` counts what the user
+    /// has asked: one drains and keeps what was measured, two give up. `tell` hears a progress once a second.
+    pub fn measure(
+        &self,
+        job: &Job,
+        values: &Values,
+        interrupts: &dyn Fn() -> u32,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<Measurement, AdhocError> {
+        job.check().map_err(|error| AdhocError::new(error.text))?;
+        let stream = self.open(Mode::Control, [0; 16], 0, None)?;
+        let server = ServerConnection { stream, address: self.address };
+        server.stream.set_nonblocking(true).map_err(|error| server.broken(&error.to_string()))?;
+        server.stream.set_nodelay(true).map_err(|error| server.broken(&error.to_string()))?;
+        server.send(&FromClient::Request(job.clone()))?;
+        let FromServer::Ready { token } = server.receive(PATIENCE)? else {
+            return Err(server.broken("it answers a request with something else"));
+        };
+        let token = token_of(&token).ok_or_else(|| server.broken("its token is malformed"))?;
+        let mut flows = Vec::new();
+        for spec in job.flows(false) {
+            let stream = self.open(Mode::Data, token, spec.index, Some(job))?;
+            flows.push(Flow { spec, stream });
+        }
+        let FromServer::Connected = server.receive(PATIENCE)? else {
+            return Err(server.broken("it does not confirm the flows"));
+        };
+        let in_ns = START_IN.as_nanos() as u64;
+        server.send(&FromClient::Start { in_ns })?;
+        let control = Control::new(clock::monotonic() + START_IN);
+        let (near, far, stopped) = std::thread::scope(|scope| {
+            let running = scope.spawn(|| job.run(false, flows, &control));
+            let watched = watch(&server, &control, interrupts, tell, || running.is_finished());
+            let near = running.join();
+            watched.map(|(far, stopped)| (near, far, stopped))
+        })?;
+        let near = near
+            .map_err(|_| AdhocError::new("the load panicked: this is a bug of weir"))?
+            .map_err(|error| AdhocError::new(error.text))?;
+        Ok(judge(job, values, [near, far], stopped))
+    }
+
+    fn open(
+        &self,
+        mode: Mode,
+        token: [u8; 16],
+        flow: u32,
+        job: Option<&Job>,
+    ) -> Result<TcpStream, AdhocError> {
+        let address = self.address;
+        let stream = tcp::connect(address, job.map(Job::tcp), PATIENCE).map_err(|error| {
+            let hint = if mode == Mode::Control {
+                format!("\n  is `weir net serve --listen {address}` running there, and does a firewall let it through?")
+            } else {
+                String::new()
+            };
+            AdhocError::new(format!("cannot connect to {address}: {error}{hint}"))
+        })?;
+        handshake::open(&stream, mode, token, flow, self.key.as_ref(), PATIENCE)
+            .map_err(|error| AdhocError::new(format!("{address}: {error}")))?;
+        Ok(stream)
+    }
+}
+
+struct ServerConnection {
+    stream: TcpStream,
+    address: SocketAddr,
+}
+
+impl ServerConnection {
+    fn broken(&self, text: &str) -> AdhocError {
+        AdhocError::new(format!("the server at {}: {text}", self.address))
+    }
+
+    fn send(&self, message: &FromClient) -> Result<(), AdhocError> {
+        write_frame(&mut Deadline::after(&self.stream, PATIENCE), message)
+            .map_err(|error| self.broken(&error.to_string()))
+    }
+
+    fn receive(&self, limit: Duration) -> Result<FromServer, AdhocError> {
+        match read_frame(&mut Deadline::after(&self.stream, limit), OUTCOME_BYTES_MAX) {
+            Ok(Some(FromServer::Failed { text })) => Err(self.broken(&text)),
+            Ok(Some(message)) => Ok(message),
+            Ok(None) => Err(self.broken("it left in the middle of the session")),
+            Err(error) => Err(self.broken(&error.to_string())),
+        }
+    }
+}
+
+/// While the load runs: hears the server, tells the user, passes a stop on. Returns the server's outcome.
+fn watch(
+    server: &ServerConnection,
+    control: &Control,
+    interrupts: &dyn Fn() -> u32,
+    tell: &mut dyn FnMut(Progress),
+    finished: impl Fn() -> bool,
+) -> Result<(Outcome, bool), AdhocError> {
+    let start = Instant::now() + control.start_at().since(clock::monotonic());
+    let (mut far_count, mut far_outcome, mut stopped) = (0, None, false);
+    let mut told = start;
+    let mut ended: Option<Instant> = None;
+    let give_up = |error: AdhocError| {
+        control.abort();
+        Err(error)
+    };
+    loop {
+        if finished() {
+            if let Some(outcome) = far_outcome.take() {
+                return Ok((outcome, stopped));
+            }
+            let since = *ended.get_or_insert_with(Instant::now);
+            if since.elapsed() > OUTCOME_LIMIT {
+                return give_up(server.broken("it never sent its outcome"));
+            }
+        }
+        if far_outcome.is_some() {
+            std::thread::sleep(LOOK.min(Duration::from_millis(5)));
+        } else {
+            match poll::wait(server.stream.as_fd(), Interest::Readable, LOOK) {
+                Ok(false) => {}
+                Ok(true) => match server.receive(OUTCOME_LIMIT) {
+                    Ok(FromServer::Progress { count }) => far_count = count,
+                    Ok(FromServer::Done(outcome)) => far_outcome = Some(*outcome),
+                    Ok(_) => return give_up(server.broken("it says something out of turn")),
+                    Err(error) => return give_up(error),
+                },
+                Err(error) => return give_up(server.broken(&error.to_string())),
+            }
+        }
+        match interrupts() {
+            0 => {}
+            1 if stopped => {}
+            1 => {
+                stopped = true;
+                control.stop();
+                if far_outcome.is_none() {
+                    if let Err(error) = server.send(&FromClient::Stop) {
+                        return give_up(error);
+                    }
+                }
+            }
+            _ => return give_up(AdhocError::new("stopped by the user")),
+        }
+        if told.elapsed() >= TELL_EVERY {
+            told += TELL_EVERY;
+            tell(Progress { elapsed: start.elapsed(), count: control.progress() + far_count });
+        }
+    }
+}
+
+fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> Measurement {
+    let name = match job {
+        Job::Stream(_) => "stream",
+        Job::Latency(_) => "latency",
+    };
+    let workload: &dyn Workload =
+        WORKLOADS.iter().find(|entry| entry.name == name).expect("a job is one of the workloads").build;
+    // Each end's clock is its own and there are no faults, so no times of one end are compared with the other's.
+    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let derived = workload.derive(&context, &outcomes);
+    let mut measurement = Measurement {
+        invalid: derived.invalid,
+        transport: derived.transport,
+        length_ns: outcomes[0].ended_ns.saturating_sub(outcomes[0].started_ns),
+        stopped,
+        ..Measurement::default()
+    };
+    for outcome in outcomes {
+        measurement.rows.extend(outcome.rows);
+        measurement.failures.extend(outcome.failures);
+        measurement.granted.extend(outcome.granted);
+    }
+    measurement.rows.extend(derived.rows);
+    if measurement.invalid.is_none() {
+        measurement.invalid = measurement.failures.first().cloned();
+    }
+    if stopped && measurement.invalid.is_none() {
+        measurement.invalid = Some("cut short by the user".to_owned());
+    }
+    measurement
+}

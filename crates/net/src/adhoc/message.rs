@@ -1,0 +1,180 @@
+//! What is said on a control connection.
+
+use super::{CLIENT, SERVER};
+use crate::latency::LatencyPlan;
+use crate::latency::pingpong;
+use crate::rendezvous::{self, Body, Flow, FlowSpec};
+use crate::stream::clock::Patience;
+use crate::stream::engine;
+use crate::stream::plan::{BLOCK_BYTES_MAX, StreamPlan};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+use weir_core::Values;
+use weir_seams::workload::{Control, Outcome, Peer, StepRequest, WorkloadError};
+use weir_transport::tcp_options::TcpOptions;
+
+/// Largest frame a server reads.
+pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Largest frame a client reads: an outcome with its series.
+pub const OUTCOME_BYTES_MAX: usize = 512 << 20;
+/// Longest a session may load.
+pub const DURATION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Blocks and socket buffers of one session together, at one end.
+const MEMORY_BYTES_MAX: u64 = 4 << 30;
+const FLOWS_MAX: u64 = 4096;
+const THREADS_MAX: u64 = 64;
+
+/// What a client wants measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    Stream(StreamPlan),
+    Latency(LatencyPlan),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromClient {
+    Request(Job),
+    /// All flows are connected: both ends start so long after this message.
+    Start {
+        in_ns: u64,
+    },
+    /// End the load now, drain and report.
+    Stop,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromServer {
+    /// Connect the flows with this token (hexadecimal).
+    Ready {
+        token: String,
+    },
+    Connected,
+    /// Payload bytes received (or round trips) so far.
+    Progress {
+        count: u64,
+    },
+    Done(Box<Outcome>),
+    /// The session ends; why.
+    Failed {
+        text: String,
+    },
+}
+
+impl Job {
+    pub fn tcp(&self) -> &TcpOptions {
+        match self {
+            Job::Stream(plan) => &plan.tcp,
+            Job::Latency(plan) => &plan.tcp,
+        }
+    }
+
+    /// Planned end of sending, where there is one.
+    pub fn duration(&self) -> Option<Duration> {
+        match self {
+            Job::Stream(StreamPlan { until: crate::stream::plan::Until::Duration(duration), .. })
+            | Job::Latency(LatencyPlan { until: pingpong::Until::Duration(duration), .. }) => Some(*duration),
+            _ => None,
+        }
+    }
+
+    /// What holds wherever a job comes from, a stranger included.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let stop = |text: String| Err(WorkloadError::stop(text));
+        let (flows, held_bytes) = match self {
+            Job::Stream(plan) => {
+                plan.check()?;
+                if plan.threads > THREADS_MAX {
+                    return stop(format!(
+                        "`threads` is {}; at most {THREADS_MAX} are possible here",
+                        plan.threads
+                    ));
+                }
+                let threads = if plan.threads == 0 { THREADS_MAX.min(16) } else { plan.threads };
+                (plan.flows_per_pair(), threads * plan.block_bytes.min(BLOCK_BYTES_MAX))
+            }
+            Job::Latency(plan) => {
+                plan.check()?;
+                (1, 2 * plan.size_bytes)
+            }
+        };
+        if flows > FLOWS_MAX {
+            return stop(format!("{flows} flows; at most {FLOWS_MAX} are possible here"));
+        }
+        if self.duration().is_some_and(|duration| duration > DURATION_MAX) {
+            return stop(format!("`duration` is longer than {DURATION_MAX:?}"));
+        }
+        let tcp = self.tcp();
+        if !tcp.congestion.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
+            return stop("the congestion control's name has characters no name has".to_owned());
+        }
+        let receive = tcp.receive_buffer.or(tcp.window.map(|window| window.saturating_mul(2))).unwrap_or(0);
+        let buffers = tcp.send_buffer.unwrap_or(0).saturating_add(receive).saturating_mul(2 * flows);
+        if buffers.saturating_add(held_bytes) > MEMORY_BYTES_MAX {
+            return stop(format!("buffers, window and blocks of {flows} flows come to more than 4 GiB"));
+        }
+        Ok(())
+    }
+
+    /// The flows as the client or the server sees them.
+    pub fn flows(&self, server: bool) -> Vec<FlowSpec> {
+        let peer = |host: &str| Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let values = Values::default();
+        let pairs = vec![(peer(CLIENT), peer(SERVER))];
+        let request = StepRequest { step: "", values: &values, pairs, key: "" };
+        let assignments = match self {
+            Job::Stream(plan) => {
+                rendezvous::assignments("stream", &request, plan.streams, plan.direction.connector_sends())
+            }
+            Job::Latency(_) => rendezvous::assignments("latency", &request, 1, &[true]),
+        };
+        let stage = u8::from(!server);
+        let mine = assignments.iter().find(|assignment| assignment.stage == stage);
+        mine.and_then(|assignment| Body::of(assignment).ok()).map_or_else(Vec::new, |body| body.flows)
+    }
+
+    /// Carries out one end.
+    pub fn run(&self, server: bool, flows: Vec<Flow>, control: &Control) -> Result<Outcome, WorkloadError> {
+        let (host, role) = if server { (SERVER, rendezvous::ACCEPT) } else { (CLIENT, rendezvous::CONNECT) };
+        match self {
+            Job::Stream(plan) => {
+                let load = engine::Load {
+                    plan: plan.clone(),
+                    host: host.to_owned(),
+                    role: role.to_owned(),
+                    flow_total: plan.flows_per_pair(),
+                    patience: Patience::default(),
+                };
+                engine::run(&load, flows, control)
+            }
+            Job::Latency(plan) => {
+                let load = pingpong::Load {
+                    plan: plan.clone(),
+                    host: host.to_owned(),
+                    role: role.to_owned(),
+                    limits: pingpong::Limits::default(),
+                };
+                pingpong::run(&load, flows, control)
+            }
+        }
+    }
+}
+
+/// A token as text and back.
+pub fn token_text(token: &[u8; 16]) -> String {
+    token.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn token_of(text: &str) -> Option<[u8; 16]> {
+    let mut token = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (slot, index) in token.iter_mut().zip((0..32).step_by(2)) {
+        *slot = u8::from_str_radix(text.get(index..index + 2)?, 16).ok()?;
+    }
+    Some(token)
+}

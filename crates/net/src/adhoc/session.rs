@@ -1,0 +1,200 @@
+//! One client's session on the server: a job, its flows, its outcome.
+
+use super::AdhocError;
+use super::message::{DURATION_MAX, FromClient, FromServer, Job, REQUEST_BYTES_MAX, token_text};
+use super::server::{Expecting, Hall};
+use crate::rendezvous::Flow;
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+use weir_seams::workload::Control;
+use weir_sys::clock;
+use weir_sys::poll::{self, Interest};
+use weir_transport::deadline::Deadline;
+use weir_transport::handshake::Token;
+use weir_transport::{key, read_frame, write_frame};
+
+/// Time a client has for each thing it has to say.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for all flows to connect.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+/// Longest from a start message to the start.
+const START_MAX: Duration = Duration::from_secs(5);
+/// A session ends so long after its planned end, drained or not.
+const AFTER_MAX: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(50);
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) struct Session<'a> {
+    pub stream: TcpStream,
+    pub hall: &'a Hall,
+}
+
+/// Forgets the session's token however it ends.
+struct Registered<'a> {
+    hall: &'a Hall,
+    token: Token,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.hall.expecting().remove(&self.token);
+    }
+}
+
+impl Session<'_> {
+    fn send(&self, message: &FromServer, limit: Duration) -> Result<(), AdhocError> {
+        write_frame(&mut Deadline::after(&self.stream, limit), message)
+            .map_err(|error| AdhocError::new(format!("the client cannot be told: {error}")))
+    }
+
+    fn receive(&self) -> Result<FromClient, AdhocError> {
+        match read_frame(&mut Deadline::after(&self.stream, PATIENCE), REQUEST_BYTES_MAX) {
+            Ok(Some(message)) => Ok(message),
+            Ok(None) => Err(AdhocError::new("the client left")),
+            Err(error) => Err(AdhocError::new(format!("the client cannot be understood: {error}"))),
+        }
+    }
+
+    fn refuse<T>(&self, text: &str) -> Result<T, AdhocError> {
+        self.send(&FromServer::Failed { text: text.to_owned() }, PATIENCE)?;
+        Err(AdhocError::new(text))
+    }
+}
+
+/// Serves one client from its request to its outcome; the text is for the server's log.
+pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
+    let broken = |error: std::io::Error| AdhocError::new(format!("the session broke: {error}"));
+    session.stream.set_nonblocking(true).map_err(broken)?;
+    session.stream.set_nodelay(true).map_err(broken)?;
+    let FromClient::Request(job) = session.receive()? else {
+        return session.refuse("a session begins with a request");
+    };
+    if let Err(error) = job.check() {
+        return session.refuse(&format!("refused by the server: {error}"));
+    }
+    let flows = connect(&session, &job)?;
+    let in_ns = match session.receive()? {
+        FromClient::Start { in_ns } => Duration::from_nanos(in_ns).min(START_MAX),
+        _ => return session.refuse("the flows are connected; a start was expected"),
+    };
+    let control = Control::new(clock::monotonic() + in_ns);
+    let until = Instant::now() + in_ns + job.duration().unwrap_or(DURATION_MAX) + AFTER_MAX;
+    let result = std::thread::scope(|scope| {
+        let running = scope.spawn(|| job.run(true, flows, &control));
+        watch(&session, &control, until, || running.is_finished());
+        running.join()
+    });
+    match result {
+        Ok(Ok(outcome)) => {
+            let bytes = control.progress();
+            session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
+            Ok(match &job {
+                Job::Stream(plan) => {
+                    format!("stream, {} flows, {bytes} bytes received", plan.flows_per_pair())
+                }
+                Job::Latency(_) => "latency".to_owned(),
+            })
+        }
+        Ok(Err(error)) => session.refuse(&error.text),
+        Err(_) => session.refuse("the server's load panicked: this is a bug of weir"),
+    }
+}
+
+/// Registers the session, lets its flows in, and sets what the client asked of the sockets.
+fn connect(session: &Session<'_>, job: &Job) -> Result<Vec<Flow>, AdhocError> {
+    let token: Token =
+        key::random().map_err(|error| AdhocError::new(format!("no randomness to be had: {error}")))?;
+    let specs = job.flows(true);
+    let (arrived, arrivals) = sync_channel(specs.len().max(1));
+    let missing = specs.iter().map(|spec| spec.index).collect();
+    session.hall.expecting().insert(token, Expecting { missing, arrived });
+    let registered = Registered { hall: session.hall, token };
+    session.send(&FromServer::Ready { token: token_text(&token) }, PATIENCE)?;
+    let mut streams = collect(session, &arrivals, specs.len())?;
+    drop(registered);
+    let mut flows = Vec::with_capacity(specs.len());
+    for spec in specs {
+        let Some(stream) = streams.remove(&spec.index) else {
+            return session.refuse(&format!("{} never connected", spec.entity));
+        };
+        if let Err(error) = job.tcp().apply_connected(stream.as_fd()) {
+            return session.refuse(&format!("on the server: {error}"));
+        }
+        flows.push(Flow { spec, stream });
+    }
+    session.send(&FromServer::Connected, PATIENCE)?;
+    Ok(flows)
+}
+
+fn collect(
+    session: &Session<'_>,
+    arrivals: &Receiver<(u32, TcpStream)>,
+    count: usize,
+) -> Result<BTreeMap<u32, TcpStream>, AdhocError> {
+    let until = Instant::now() + CONNECT_LIMIT;
+    let mut streams = BTreeMap::new();
+    while streams.len() < count {
+        match arrivals.recv_timeout(LOOK) {
+            Ok((index, stream)) => {
+                streams.insert(index, stream);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                // A client says nothing while it connects; if its connection can be read, it has left.
+                let left =
+                    poll::wait(session.stream.as_fd(), Interest::Readable, Duration::ZERO).unwrap_or(true);
+                if left {
+                    return Err(AdhocError::new("the client left while it connected"));
+                }
+                if session.hall.closing.load(Ordering::Relaxed) || Instant::now() >= until {
+                    return session.refuse("not all flows connected in time, or the server ends");
+                }
+            }
+        }
+    }
+    Ok(streams)
+}
+
+/// While the load runs: tells the client how far it is, hears a stop, and gives up with a client that has left.
+fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: impl Fn() -> bool) {
+    let mut told = Instant::now();
+    let mut listening = true;
+    while !finished() {
+        if listening {
+            match poll::wait(session.stream.as_fd(), Interest::Readable, LOOK) {
+                Ok(false) => {}
+                Ok(true) => match session.receive() {
+                    Ok(FromClient::Stop) => control.stop(),
+                    _ => {
+                        control.abort();
+                        listening = false;
+                    }
+                },
+                Err(_) => {
+                    control.abort();
+                    listening = false;
+                }
+            }
+        } else {
+            std::thread::sleep(LOOK);
+        }
+        if session.hall.closing.load(Ordering::Relaxed) {
+            control.stop();
+        }
+        if session.hall.closed.load(Ordering::Relaxed) || Instant::now() >= until {
+            control.abort();
+        }
+        if listening && told.elapsed() >= PROGRESS_EVERY {
+            told = Instant::now();
+            let progress = FromServer::Progress { count: control.progress() };
+            if session.send(&progress, PATIENCE).is_err() {
+                control.abort();
+                listening = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A server and its clients, good and bad, in one process.
+
+use super::*;
+use crate::latency::LatencyPlan;
+use crate::stream::plan::StreamPlan;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use weir_core::param::Value;
+use weir_core::{Bytes, Values};
+use weir_transport::Key;
+use weir_transport::handshake::{self, Mode};
+
+struct Running {
+    address: SocketAddr,
+    interrupts: Arc<AtomicU32>,
+    thread: Option<std::thread::JoinHandle<Result<(), AdhocError>>>,
+}
+
+impl Running {
+    fn begin(key: Option<Key>) -> Running {
+        let server = Server::listen("127.0.0.1:0".parse().unwrap(), key, ServerLimits::default()).unwrap();
+        let address = server.address().unwrap();
+        let interrupts = Arc::new(AtomicU32::new(0));
+        let thread = std::thread::spawn({
+            let interrupts = Arc::clone(&interrupts);
+            move || server.serve(&|| interrupts.load(Ordering::Relaxed), |_| {})
+        });
+        Running { address, interrupts, thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.interrupts.store(1, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+fn stream(pairs: &[(&str, Value)]) -> (Job, Values) {
+    let mut values = Values::default();
+    for (key, value) in pairs {
+        values.set(key, value.clone());
+    }
+    (Job::Stream(StreamPlan::from_values(&values).unwrap()), values)
+}
+
+fn milliseconds(count: u64) -> Value {
+    Value::Duration(Duration::from_millis(count))
+}
+
+fn measure(address: SocketAddr, key: Option<Key>, job: &(Job, Values)) -> Result<Measurement, AdhocError> {
+    Client { address, key }.measure(&job.0, &job.1, &|| 0, &mut |_| {})
+}
+
+#[test]
+fn a_client_with_the_key_measures_and_one_with_another_does_not() {
+    let key = |byte| Some(Key::from_bytes(&[byte; 16]).unwrap());
+    let server = Running::begin(key(1));
+    let job =
+        stream(&[("bytes", Value::Size(Bytes(500_000))), ("direction", Value::Text("both".to_owned()))]);
+    let measured = measure(server.address, key(1), &job).unwrap();
+    assert_eq!((measured.invalid, measured.failures), (None, Vec::new()));
+    assert!(measured.rows.iter().any(|row| row.entity == "flow.server.client.0"));
+    let error = measure(server.address, key(2), &job).unwrap_err();
+    assert!(error.0.contains("keys at the two ends differ"), "{error}");
+    let error = measure(server.address, None, &job).unwrap_err();
+    assert!(error.0.contains("--key-file"), "{error}");
+}
+
+#[test]
+fn a_measurement_goes_on_while_garbage_and_scanners_come() {
+    let server = Running::begin(None);
+    let address = server.address;
+    let (measured, tried) = std::thread::scope(|scope| {
+        let job = stream(&[("duration", milliseconds(600)), ("streams", Value::Count(2))]);
+        let measuring = scope.spawn(move || measure(address, None, &job));
+        let mut tried = 0;
+        while !measuring.is_finished() {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let _ = stream.write_all(&[0xa5; 100]);
+            if tried % 3 == 0 {
+                // Far enough to be let in, then a frame of 2^31 bytes.
+                if handshake::open(&stream, Mode::Control, [0; 16], 0, None, Duration::from_secs(1)).is_ok() {
+                    let _ = stream.write_all(&0x8000_0000u32.to_le_bytes());
+                }
+            }
+            tried += 1;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        (measuring.join().unwrap(), tried)
+    });
+    let measured = measured.unwrap();
+    assert!(tried > 10);
+    assert_eq!((measured.invalid, measured.failures), (None, Vec::new()));
+}
+
+#[test]
+fn a_frame_of_2_gib_or_of_nonsense_ends_its_session_and_no_other() {
+    let server = Running::begin(None);
+    for frame in [&0x8000_0000u32.to_le_bytes()[..], b"\x05\0\0\0hello", b"\x02\0\0\0{}"] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        handshake::open(&stream, Mode::Control, [0; 16], 0, None, Duration::from_secs(5)).unwrap();
+        stream.write_all(frame).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut rest = Vec::new();
+        // The server closes; a reset is a close too.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.len() < 1000);
+    }
+    let job = stream(&[("bytes", Value::Size(Bytes(1000)))]);
+    assert_eq!(measure(server.address, None, &job).unwrap().invalid, None);
+}
+
+#[test]
+fn a_job_beyond_the_servers_bounds_is_refused_in_words_even_if_the_client_asks() {
+    let (mut job, _) = stream(&[("duration", milliseconds(100))]);
+    if let Job::Stream(plan) = &mut job {
+        plan.streams = 5000;
+    }
+    assert!(job.check().unwrap_err().text.contains("5000 flows"));
+    if let Job::Stream(plan) = &mut job {
+        plan.streams = 1;
+        plan.block_bytes = 1 << 40;
+    }
+    assert!(job.check().unwrap_err().text.contains("`block`"));
+    if let Job::Stream(plan) = &mut job {
+        plan.block_bytes = 1000;
+        plan.tcp.receive_buffer = Some(u64::MAX / 2);
+    }
+    assert!(job.check().unwrap_err().text.contains("4 GiB"));
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_the_server_free() {
+    let server = Running::begin(None);
+    let job = stream(&[("duration", milliseconds(30_000))]);
+    let began = Instant::now();
+    let error = Client { address: server.address, key: None }
+        .measure(
+            &job.0,
+            &job.1,
+            &|| if began.elapsed() > Duration::from_millis(300) { 2 } else { 0 },
+            &mut |_| {},
+        )
+        .unwrap_err();
+    assert!(error.0.contains("stopped by the user"));
+    // Ends only when the session's thread has: bounded by the server's drain.
+    drop(server);
+    assert!(began.elapsed() < Duration::from_secs(8), "the session outlived its client");
+}
+
+#[test]
+fn one_interrupt_keeps_what_was_measured_and_says_that_it_was_cut() {
+    let server = Running::begin(None);
+    let job = stream(&[("duration", milliseconds(30_000))]);
+    let began = Instant::now();
+    let measured = Client { address: server.address, key: None }
+        .measure(&job.0, &job.1, &|| u32::from(began.elapsed() > Duration::from_millis(400)), &mut |_| {})
+        .unwrap();
+    assert!(measured.stopped);
+    assert!(measured.invalid.is_some());
+    assert!(measured.rows.iter().any(|row| row.metric == "stream.total_goodput_bits_per_second"));
+}
+
+#[test]
+fn round_trips_between_two_ends_are_counted() {
+    let server = Running::begin(None);
+    let mut values = Values::default();
+    values.set("count", Value::Count(50));
+    let job = (Job::Latency(LatencyPlan::from_values(&values).unwrap()), values);
+    let measured = measure(server.address, None, &job).unwrap();
+    assert_eq!(measured.invalid, None);
+    assert_eq!(measured.rows.len(), 1);
+}
