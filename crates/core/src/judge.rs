@@ -1,1 +1,482 @@
-//! Judges criteria against records.
+//! Judges criteria against records: estimates, intervals, verdicts and one sentence of why. Rules: docs/specs/judging.md.
+
+mod summary;
+mod why;
+
+pub use summary::{summarise_rows, summarise_run};
+
+use crate::metric::{Metric, Scope};
+use crate::model;
+use crate::record::{CriterionResult, Factor, Observed, Row, TrialRecord, Verdict};
+use crate::scenario::criterion_unit;
+use crate::scenario::glob::Glob;
+use crate::scenario::plan::{Bound, Criterion, Plan, Reference};
+use crate::scenario::select::{PointIndex, parameter, reference_point};
+use crate::seed;
+use crate::statistics::{
+    INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, most_frequent, range,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Judges every criterion of `plan`. `metrics` are the definitions of all that may be in `records`.
+/// The run fails if one criterion fails, else is inconclusive if one is, else passes.
+pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<CriterionResult>, Verdict) {
+    let evidence = Evidence::new(records);
+    let results: Vec<CriterionResult> = plan
+        .criteria
+        .iter()
+        .map(|criterion| Judge { plan, evidence: &evidence, metrics, criterion }.judge())
+        .collect();
+    let verdict = overall(results.iter().map(|result| result.verdict));
+    (results, verdict)
+}
+
+/// Fail before inconclusive before pass.
+fn overall(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.min_by_key(|verdict| severity(*verdict)).unwrap_or(Verdict::Pass)
+}
+
+fn severity(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Fail => 0,
+        Verdict::Inconclusive => 1,
+        Verdict::Pass => 2,
+    }
+}
+
+/// Records by point.
+struct Evidence<'a>(BTreeMap<&'a str, Vec<&'a TrialRecord>>);
+
+impl<'a> Evidence<'a> {
+    fn new(records: &'a [TrialRecord]) -> Self {
+        let mut by_point: BTreeMap<&str, Vec<&TrialRecord>> = BTreeMap::new();
+        for record in records {
+            by_point.entry(record.point.as_str()).or_default().push(record);
+        }
+        for trials in by_point.values_mut() {
+            trials.sort_by_key(|record| record.trial);
+        }
+        Evidence(by_point)
+    }
+    fn all(&self, point: &str) -> &[&'a TrialRecord] {
+        self.0.get(point).map_or(&[], Vec::as_slice)
+    }
+    fn valid(&self, point: &str) -> Vec<&'a TrialRecord> {
+        self.all(point).iter().copied().filter(|record| record.valid).collect()
+    }
+}
+
+/// The values of one metric (of one entity) in each trial.
+fn observations<'a>(trials: &[&'a [Row]], metric: &str, entity: Option<&str>) -> Vec<Vec<&'a Observed>> {
+    let wanted = |row: &&Row| row.metric == metric && entity.is_none_or(|entity| row.entity == entity);
+    trials.iter().map(|rows| rows.iter().filter(wanted).map(|row| &row.value).collect()).collect()
+}
+
+/// What one criterion came to at one point (and entity).
+#[derive(Clone, Debug)]
+struct Outcome {
+    verdict: Verdict,
+    /// Distance to the nearest bound, negative beyond it; sorts outcomes of one verdict.
+    margin: f64,
+    value: Option<serde_json::Value>,
+    uncertainty: Uncertainty,
+    why: String,
+}
+
+impl Outcome {
+    fn inconclusive(why: String) -> Outcome {
+        Outcome {
+            verdict: Verdict::Inconclusive,
+            margin: f64::INFINITY,
+            value: None,
+            uncertainty: Uncertainty::default(),
+            why,
+        }
+    }
+}
+
+/// Where a value that is compared with comes from.
+enum Base {
+    Constant(f64),
+    Pool(Pool),
+}
+
+struct Judge<'a> {
+    plan: &'a Plan,
+    evidence: &'a Evidence<'a>,
+    metrics: &'a [Metric],
+    criterion: &'a Criterion,
+}
+
+impl Judge<'_> {
+    fn judge(&self) -> CriterionResult {
+        let points = self.plan.points_of(self.criterion);
+        let metric = self.criterion.metric.as_deref();
+        let mut outcomes: Vec<(PointIndex, Outcome)> = Vec::new();
+        for point in &points {
+            outcomes.extend(self.at_point(*point).into_iter().map(|outcome| (*point, outcome)));
+        }
+        let count = outcomes.len();
+        // The first of the worst, in the order of the points.
+        let worst = outcomes.into_iter().reduce(|worst, next| {
+            let key = |outcome: &Outcome| (severity(outcome.verdict), outcome.margin);
+            let (a, b) = (key(&worst.1), key(&next.1));
+            if (b.0, b.1) < (a.0, a.1) { next } else { worst }
+        });
+        let (point, outcome) = match worst {
+            Some((point, outcome)) => (Some(point), outcome),
+            None => (None, Outcome::inconclusive("no point was measured for it".to_owned())),
+        };
+        let why = match point {
+            Some(point) if count > 1 => {
+                format!("worst of {count}, at {}: {}", self.id(point), outcome.why)
+            }
+            _ => outcome.why,
+        };
+        CriterionResult {
+            text: self.criterion.text.clone(),
+            metric: metric.map(|metric| match self.criterion.statistic.as_str() {
+                "mean" => metric.to_owned(),
+                statistic => format!("{metric}.{statistic}"),
+            }),
+            unit: metric.map(|_| self.unit().to_owned()),
+            bound: bound_json(&self.criterion.bound),
+            value: outcome.value,
+            ci95: outcome.uncertainty.ci95,
+            range: outcome.uncertainty.range,
+            verdict: outcome.verdict,
+            why,
+            points: points.iter().map(|point| self.id(*point).to_owned()).collect(),
+        }
+    }
+
+    fn id(&self, (configuration, step): PointIndex) -> &str {
+        &self.plan.configurations[configuration].steps[step].point
+    }
+
+    fn definition(&self) -> Option<&Metric> {
+        let name = self.criterion.metric.as_deref()?;
+        self.metrics.iter().find(|metric| metric.name == name)
+    }
+
+    /// Unit of what is judged.
+    fn unit(&self) -> &'static str {
+        match self.definition() {
+            _ if self.criterion.of.is_some() => "1",
+            Some(metric) => criterion_unit(*metric, &self.criterion.statistic),
+            None => "1",
+        }
+    }
+
+    fn trials_min(&self) -> usize {
+        self.criterion.trials_min.unwrap_or(self.plan.trials_min).max(1) as usize
+    }
+
+    fn at_point(&self, point: PointIndex) -> Vec<Outcome> {
+        let id = self.id(point);
+        let valid = self.evidence.valid(id);
+        if let Some(why) = self.not_judgeable(id, &valid) {
+            return vec![Outcome::inconclusive(why)];
+        }
+        if let Bound::LimitingFactor(expected) = &self.criterion.bound {
+            return vec![limiting_factor(expected, &valid)];
+        }
+        let Some(metric) = self.definition() else {
+            return vec![Outcome::inconclusive("its metric is not defined in this version".to_owned())];
+        };
+        let entities = self.entities(metric, &valid);
+        if entities.is_empty() {
+            let of = self.criterion.on.as_deref().map_or(String::new(), |on| format!(" of {on}"));
+            return vec![Outcome::inconclusive(format!("{}{of} was not measured", metric.name))];
+        }
+        entities.iter().map(|entity| self.of_entity(point, metric, entity.as_deref(), &valid)).collect()
+    }
+
+    /// Why the trials of a point cannot be judged at all.
+    fn not_judgeable(&self, id: &str, valid: &[&TrialRecord]) -> Option<String> {
+        let least = self.trials_min();
+        if valid.len() < least {
+            let all = self.evidence.all(id);
+            let reason = all.iter().find(|record| !record.valid).and_then(|record| record.reason.as_deref());
+            let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+            return Some(format!(
+                "{} of {} trials are valid and {least} are needed{reason}",
+                valid.len(),
+                all.len()
+            ));
+        }
+        if let Bound::LimitingFactor(expected) = &self.criterion.bound
+            && [Factor::GeneratorLimited, Factor::EmulatorLimited]
+                .iter()
+                .any(|factor| factor.name() == expected)
+        {
+            return None;
+        }
+        for factor in [Factor::EmulatorLimited, Factor::GeneratorLimited] {
+            let limited: Vec<_> =
+                valid.iter().filter(|record| record.limiting_factor.name == factor).collect();
+            if limited.len() * 2 > valid.len() {
+                let evidence = limited.first().and_then(|record| record.limiting_factor.evidence.first());
+                let evidence = evidence.map_or(String::new(), |evidence| format!(": {evidence}"));
+                return Some(format!(
+                    "{} of {} valid trials were {}{evidence}",
+                    limited.len(),
+                    valid.len(),
+                    factor.name()
+                ));
+            }
+        }
+        None
+    }
+
+    /// Whose values to judge: `None` for the point's as a whole.
+    fn entities(&self, metric: &Metric, valid: &[&TrialRecord]) -> Vec<Option<String>> {
+        let rows = valid.iter().flat_map(|trial| &trial.rows).filter(|row| row.metric == metric.name);
+        if !matches!(metric.scope, Scope::Port | Scope::Host) {
+            return if rows.count() == 0 { Vec::new() } else { vec![None] };
+        }
+        let glob = self.criterion.on.as_deref().and_then(|on| Glob::parse(on).ok());
+        let names: BTreeSet<&str> = rows
+            .map(|row| row.entity.as_str())
+            .filter(|entity| glob.as_ref().is_none_or(|glob| glob.matches(entity)))
+            .collect();
+        names.into_iter().map(|name| Some(name.to_owned())).collect()
+    }
+
+    /// The pool of a point's metric, or why there is none to be trusted.
+    fn pool(
+        &self,
+        id: &str,
+        metric: &Metric,
+        entity: Option<&str>,
+        valid: &[&TrialRecord],
+    ) -> Result<Pool, String> {
+        let rows: Vec<&[Row]> = valid.iter().map(|trial| trial.rows.as_slice()).collect();
+        let pool = Pool::new(&observations(&rows, metric.name, entity));
+        let whose = entity.map_or(String::new(), |entity| format!(" of {entity}"));
+        if pool.trial_count() < valid.len() {
+            // Averaging only over the trials that have a value would hide those that failed to reach one.
+            let missing = valid.len() - pool.trial_count();
+            return Err(format!(
+                "{}{whose} has no value in {missing} of {} valid trials of {id}",
+                metric.name,
+                valid.len()
+            ));
+        }
+        Ok(pool)
+    }
+
+    fn of_entity(
+        &self,
+        point: PointIndex,
+        metric: &Metric,
+        entity: Option<&str>,
+        valid: &[&TrialRecord],
+    ) -> Outcome {
+        match self.compare(point, metric, entity, valid) {
+            Ok(outcome) => outcome,
+            Err(why) => Outcome::inconclusive(why),
+        }
+    }
+
+    fn compare(
+        &self,
+        point: PointIndex,
+        metric: &Metric,
+        entity: Option<&str>,
+        valid: &[&TrialRecord],
+    ) -> Result<Outcome, String> {
+        let id = self.id(point);
+        let statistic = Statistic::parse(&self.criterion.statistic)
+            .ok_or_else(|| format!("no statistic is called {:?}", self.criterion.statistic))?;
+        let pool = self.pool(id, metric, entity, valid)?;
+        let reference = self.criterion.of.as_ref().or(self.criterion.minus.as_ref());
+        let base = match reference {
+            Some(reference) => Some(self.base(point, metric, entity, reference)?),
+            None => None,
+        };
+        let per = match &self.criterion.per {
+            Some(name) => {
+                let step = &self.plan.configurations[point.0].steps[point.1];
+                parameter(step, name).and_then(|value| value.as_number())
+            }
+            None => None,
+        };
+        let combine = |value: f64, base: Option<f64>| {
+            let compared = match (base, self.criterion.of.is_some()) {
+                (Some(base), true) => value / base,
+                (Some(base), false) => value - base,
+                (None, _) => value,
+            };
+            let value = compared / per.unwrap_or(1.0);
+            value.is_finite().then_some(value)
+        };
+        let base_estimate = match &base {
+            Some(Base::Constant(value)) => Some(*value),
+            Some(Base::Pool(pool)) => {
+                Some(pool.estimate(statistic).ok_or("what it is compared with has no value")?)
+            }
+            None => None,
+        };
+        let own = pool
+            .estimate(statistic)
+            .ok_or_else(|| format!("the {} has no value", self.criterion.statistic))?;
+        let value =
+            combine(own, base_estimate).ok_or("it cannot be divided by what it is compared with, nought")?;
+        let seed = seed::split(
+            self.plan.seed,
+            &format!("judge/{id}/{}/{}/{}", metric.name, self.criterion.statistic, entity.unwrap_or("")),
+        );
+        let uncertainty = uncertainty(&pool, base.as_ref(), statistic, seed, &combine);
+        let sentence = why::Sentence {
+            criterion: self.criterion,
+            entity,
+            unit: self.unit(),
+            own_unit: criterion_unit(*metric, &self.criterion.statistic),
+            own,
+            base: base_estimate,
+            value,
+            uncertainty,
+            trials: pool.trial_count(),
+        };
+        let holds = holds(&self.criterion.bound, value);
+        let whole = uncertainty.ci95.map(|[low, high]| {
+            self::holds(&self.criterion.bound, low) && self::holds(&self.criterion.bound, high)
+        });
+        let verdict = match (holds, self.criterion.confident, whole) {
+            (false, ..) | (true, true, Some(false)) => Verdict::Fail,
+            (true, true, None) => Verdict::Inconclusive,
+            (true, ..) => Verdict::Pass,
+        };
+        Ok(Outcome {
+            verdict,
+            margin: margin(&self.criterion.bound, value),
+            value: Some(value.into()),
+            uncertainty,
+            why: sentence.text(holds),
+        })
+    }
+
+    /// What the value is reduced by or divided by.
+    fn base(
+        &self,
+        point: PointIndex,
+        metric: &Metric,
+        entity: Option<&str>,
+        reference: &Reference,
+    ) -> Result<Base, String> {
+        let configuration = &self.plan.configurations[point.0];
+        let step = &configuration.steps[point.1];
+        match reference {
+            Reference::Ceiling => model::ceiling_of_metric(configuration, step, metric.name)
+                .map(Base::Constant)
+                .ok_or_else(|| "no link on the path has a rate, so there is no ceiling".to_owned()),
+            Reference::Published => {
+                let name = format!("{}.{}", metric.name, self.criterion.statistic);
+                let published = configuration.published.get(&name).copied().map(Base::Constant);
+                published.ok_or_else(|| format!("nothing is published for {name}"))
+            }
+            Reference::Point(_) | Reference::Case(_) => {
+                let other =
+                    reference_point(&self.plan.configurations, &self.plan.dimensions, point, reference)
+                        .ok_or("the point it is compared with is not in this run")?;
+                let id = self.id(other);
+                let valid = self.evidence.valid(id);
+                if let Some(why) = self.not_judgeable(id, &valid) {
+                    return Err(format!("{id}, which it is compared with: {why}"));
+                }
+                self.pool(id, metric, entity, &valid).map(Base::Pool)
+            }
+        }
+    }
+}
+
+/// Interval or range of the compared value; both sides are resampled by themselves.
+fn uncertainty(
+    pool: &Pool,
+    base: Option<&Base>,
+    statistic: Statistic,
+    seed: u64,
+    combine: &dyn Fn(f64, Option<f64>) -> Option<f64>,
+) -> Uncertainty {
+    let others = match base {
+        Some(Base::Pool(base)) => base.trial_count(),
+        _ => INTERVAL_TRIALS_MIN,
+    };
+    if pool.trial_count() >= INTERVAL_TRIALS_MIN && others >= INTERVAL_TRIALS_MIN {
+        let resample = |resampler: &mut Resampler| {
+            let own = pool.weighted(statistic, &resampler.weights(pool.trial_count()))?;
+            let base = match base {
+                Some(Base::Pool(base)) => {
+                    Some(base.weighted(statistic, &resampler.weights(base.trial_count()))?)
+                }
+                Some(Base::Constant(value)) => Some(*value),
+                None => None,
+            };
+            combine(own, base)
+        };
+        return Uncertainty { ci95: interval95(seed, resample), range: None };
+    }
+    let own = (0..pool.trial_count()).filter_map(|trial| pool.of_trial(statistic, trial));
+    let bases: Vec<Option<f64>> = match base {
+        Some(Base::Pool(base)) => {
+            (0..base.trial_count()).map(|trial| base.of_trial(statistic, trial)).collect()
+        }
+        Some(Base::Constant(value)) => vec![Some(*value)],
+        None => vec![None],
+    };
+    let values = own.flat_map(|own| bases.iter().filter_map(move |base| combine(own, *base)));
+    Uncertainty { ci95: None, range: range(values) }
+}
+
+fn holds(bound: &Bound, value: f64) -> bool {
+    match bound {
+        Bound::AtLeast(least) => value >= *least,
+        Bound::AtMost(most) => value <= *most,
+        Bound::Between(least, most) => (*least..=*most).contains(&value),
+        Bound::LimitingFactor(_) => false,
+    }
+}
+
+fn margin(bound: &Bound, value: f64) -> f64 {
+    match bound {
+        Bound::AtLeast(least) => value - least,
+        Bound::AtMost(most) => most - value,
+        Bound::Between(least, most) => (value - least).min(most - value),
+        Bound::LimitingFactor(_) => 0.0,
+    }
+}
+
+fn limiting_factor(expected: &str, valid: &[&TrialRecord]) -> Outcome {
+    let Some((found, count)) = most_frequent(valid.iter().map(|record| record.limiting_factor.name)) else {
+        return Outcome::inconclusive("no trial is valid".to_owned());
+    };
+    let evidence = valid
+        .iter()
+        .find(|record| record.limiting_factor.name == found)
+        .and_then(|record| record.limiting_factor.evidence.first());
+    let evidence = evidence.map_or(String::new(), |evidence| format!(": {evidence}"));
+    let passes = found.name() == expected;
+    let but = if passes { String::new() } else { format!(", not {expected}") };
+    Outcome {
+        verdict: if passes { Verdict::Pass } else { Verdict::Fail },
+        margin: count as f64 / valid.len() as f64,
+        value: Some(found.name().into()),
+        uncertainty: Uncertainty::default(),
+        why: format!(
+            "{count} of {} valid trials were limited by {}{but}{evidence}",
+            valid.len(),
+            found.name()
+        ),
+    }
+}
+
+fn bound_json(bound: &Bound) -> serde_json::Map<String, serde_json::Value> {
+    let (key, value) = match bound {
+        Bound::AtLeast(value) => ("at_least", (*value).into()),
+        Bound::AtMost(value) => ("at_most", (*value).into()),
+        Bound::Between(least, most) => ("between", vec![*least, *most].into()),
+        Bound::LimitingFactor(name) => ("limiting_factor", name.as_str().into()),
+    };
+    serde_json::Map::from_iter([(key.to_owned(), value)])
+}

@@ -23,6 +23,7 @@ pub mod select;
 mod step;
 mod tree;
 
+pub(crate) use criterion::unit_of as criterion_unit;
 pub use errors::{Place, Problem, ScenarioErrors};
 pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};

@@ -214,8 +214,6 @@ pub(super) static FAULT: &[Param] = &[
     Param::new("do", Kind::Table(DO), "What happens; one of them.").required(),
 ];
 
-pub(super) static SWEEP: &[Param] = &[];
-
 pub(super) static SWEEP_VALUES: &[Param] = &[
     text("values", "The list of values.").required(),
     text("alias", "Name of the dimension, where the last word of the path is taken."),
@@ -309,7 +307,7 @@ pub(super) static TABLES: &[TableSchema] = &[
         name: "sweep",
         header: "[sweep]",
         about: "PATH = [values]; points are the product of the dimensions. A dimension is called by the last word of its path; where two would be called the same, write PATH = { values = [...], alias = \"name\" }.",
-        keys: SWEEP,
+        keys: SWEEP_VALUES,
     },
     TableSchema {
         name: "case",

@@ -1,0 +1,96 @@
+//! The points of a run and their metrics, as the summary document lists them.
+
+use super::{Evidence, observations};
+use crate::metric::{Metric, Scope};
+use crate::record::{Factor, LimitingFactor, MetricSummary, PointSummary, Row, TrialRecord};
+use crate::scenario::plan::Plan;
+use crate::seed;
+use crate::statistics::{Pool, Statistic, Uncertainty, most_frequent};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every point of the plan, reached or not, with the statistics of its valid trials.
+pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> Vec<PointSummary> {
+    let evidence = Evidence::new(records);
+    let mut points = Vec::new();
+    for configuration in &plan.configurations {
+        for step in &configuration.steps {
+            let all = evidence.all(&step.point);
+            let valid = evidence.valid(&step.point);
+            let rows: Vec<&[Row]> = valid.iter().map(|record| record.rows.as_slice()).collect();
+            points.push(PointSummary {
+                id: step.point.clone(),
+                step: step.name.clone(),
+                case: configuration.case.clone(),
+                parameters: step
+                    .parameters
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.to_json()))
+                    .collect(),
+                trials: u32::try_from(all.len()).unwrap_or(u32::MAX),
+                valid_trials: u32::try_from(valid.len()).unwrap_or(u32::MAX),
+                metrics: summarise_rows(&rows, metrics, seed::split(plan.seed, &step.point)),
+                limiting_factor: limiting_factor(&valid),
+            });
+        }
+    }
+    points
+}
+
+/// The statistics of each metric over trials, `[trial][row]`. Values of flows are pooled; values of links and hosts are
+/// kept apart as `metric@entity`. Rows of metrics that are not defined are left out. `seed` is of the intervals.
+pub fn summarise_rows(trials: &[&[Row]], metrics: &[Metric], seed: u64) -> BTreeMap<String, MetricSummary> {
+    let mut names: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
+    for row in trials.iter().flat_map(|rows| rows.iter()) {
+        let Some(metric) = metrics.iter().find(|metric| metric.name == row.metric) else { continue };
+        let entity = matches!(metric.scope, Scope::Port | Scope::Host).then_some(row.entity.as_str());
+        names.insert((metric.name, entity));
+    }
+    let mut summaries = BTreeMap::new();
+    for (name, entity) in names {
+        let Some(metric) = metrics.iter().find(|metric| metric.name == name) else { continue };
+        let pool = Pool::new(&observations(trials, name, entity));
+        let key = entity.map_or_else(|| name.to_owned(), |entity| format!("{name}@{entity}"));
+        if let Some(summary) = summarise(&pool, metric.unit, seed::split(seed, &key)) {
+            summaries.insert(key, summary);
+        }
+    }
+    summaries
+}
+
+fn summarise(pool: &Pool, unit: &str, seed: u64) -> Option<MetricSummary> {
+    let of = |statistic| pool.estimate(statistic);
+    let uncertainty = Uncertainty::of(pool, Statistic::Mean, seed);
+    Some(MetricSummary {
+        unit: unit.to_owned(),
+        n: pool.count(),
+        min: of(Statistic::Min)?,
+        mean: of(Statistic::Mean)?,
+        median: of(Statistic::Quantile(0.5))?,
+        p95: of(Statistic::Quantile(0.95))?,
+        p99: of(Statistic::Quantile(0.99))?,
+        max: of(Statistic::Max)?,
+        ci95: uncertainty.ci95,
+        range: uncertainty.range,
+    })
+}
+
+/// The factor of most valid trials, with the evidence of the trial that is surest of it. Its confidence is that of the
+/// trials that name it, weakened by those that do not.
+fn limiting_factor(valid: &[&TrialRecord]) -> LimitingFactor {
+    let Some((name, _)) = most_frequent(valid.iter().map(|record| record.limiting_factor.name)) else {
+        return LimitingFactor {
+            name: Factor::Unknown,
+            confidence: 0.0,
+            evidence: vec!["no trial is valid".to_owned()],
+        };
+    };
+    let agreeing: Vec<&LimitingFactor> =
+        valid.iter().map(|record| &record.limiting_factor).filter(|factor| factor.name == name).collect();
+    let sum: f64 = agreeing.iter().map(|factor| factor.confidence).sum();
+    let surest = agreeing.iter().max_by(|a, b| a.confidence.total_cmp(&b.confidence));
+    let mut evidence = surest.map(|factor| factor.evidence.clone()).unwrap_or_default();
+    if agreeing.len() < valid.len() {
+        evidence.push(format!("{} of {} valid trials", agreeing.len(), valid.len()));
+    }
+    LimitingFactor { name, confidence: sum / valid.len() as f64, evidence }
+}

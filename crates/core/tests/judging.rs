@@ -1,0 +1,348 @@
+//! What makes a criterion pass, fail or stay undecided.
+
+mod common;
+
+use common::*;
+use weir_core::judge::{judge, summarise_run};
+use weir_core::record::{CriterionResult, Factor, LimitingFactor, Observed, Row, TrialRecord, Verdict};
+
+const HEAD: &str = r#"
+[scenario]
+name = "s"
+[lab]
+[[lab.site]]
+name = "a"
+[[lab.site]]
+name = "b"
+[[lab.link]]
+name = "wan"
+between = ["a", "b"]
+rate = "1Gbit/s"
+[[step]]
+name = "x"
+workload = "stream"
+from = "a-0"
+to = "b-0"
+duration = "2s"
+"#;
+
+fn scenario(criterion: &str) -> String {
+    format!("{HEAD}\n[[criterion]]\ntext = \"c\"\n{criterion}\n")
+}
+
+const TOTAL: &str = "stream.total_goodput_bits_per_second";
+
+fn trial(point: &str, number: u32, value: f64) -> TrialRecord {
+    let row = |entity: &str, metric: &str, value| Row {
+        entity: entity.to_owned(),
+        metric: metric.to_owned(),
+        value: Observed::Value(value),
+    };
+    TrialRecord {
+        point: point.to_owned(),
+        configuration: String::new(),
+        step: point.split('/').next().unwrap().to_owned(),
+        trial: number,
+        valid: true,
+        reason: None,
+        start_ns: 0,
+        end_ns: 1,
+        limiting_factor: LimitingFactor {
+            name: Factor::LinkRate,
+            confidence: 0.9,
+            evidence: vec!["link.wan.forward was busy 99.9 % of the time".to_owned()],
+        },
+        rows: vec![
+            row("trial", TOTAL, value),
+            row("link.wan.forward", "port.load_ratio", 0.9),
+            row("link.wan.backward", "port.load_ratio", 0.1),
+        ],
+        granted: serde_json::Map::new(),
+    }
+}
+
+fn trials(point: &str, values: &[f64]) -> Vec<TrialRecord> {
+    values.iter().enumerate().map(|(number, value)| trial(point, number as u32, *value)).collect()
+}
+
+#[track_caller]
+fn judged(text: &str, records: &[TrialRecord]) -> (CriterionResult, Verdict) {
+    let (mut results, verdict) = judge(&plan(text), records, &metrics());
+    let result = results.remove(0);
+    println!("{:?}: {}", result.verdict, result.why);
+    (result, verdict)
+}
+
+#[track_caller]
+fn verdict_of(criterion: &str, records: &[TrialRecord]) -> Verdict {
+    judged(&scenario(criterion), records).0.verdict
+}
+
+fn total(bound: &str) -> String {
+    format!("metric = \"{TOTAL}\"\n{bound}")
+}
+
+#[test]
+fn the_estimate_is_judged_and_the_sentence_says_whether_the_interval_crosses_the_bound() {
+    let records = trials("x", &[940e6, 941e6, 939e6, 940e6, 942e6]);
+    let (result, verdict) = judged(&scenario(&total("at_least = \"930Mbit/s\"")), &records);
+    assert_eq!((result.verdict, verdict), (Verdict::Pass, Verdict::Pass));
+    assert_eq!(result.value, Some(940.4e6.into()));
+    assert_eq!(
+        result.why,
+        "mean 940.4 Mbit/s keeps to at least 930 Mbit/s; the 95 % interval over 5 trials, 939.6 Mbit/s to 941.4 Mbit/s, \
+         does not cross the bound"
+    );
+    let (result, verdict) = judged(&scenario(&total("at_least = \"940.3Mbit/s\"")), &records);
+    assert_eq!((result.verdict, verdict), (Verdict::Pass, Verdict::Pass));
+    assert!(result.why.ends_with("crosses the bound") && !result.why.contains("not cross"), "{}", result.why);
+    assert_eq!(verdict_of(&total("at_least = \"941Mbit/s\""), &records), Verdict::Fail);
+    assert_eq!(verdict_of(&total("at_most = \"941Mbit/s\""), &records), Verdict::Pass);
+    assert_eq!(verdict_of(&total("between = [\"1Mbit/s\", \"2Mbit/s\"]"), &records), Verdict::Fail);
+}
+
+#[test]
+fn the_sentence_never_shows_a_value_equal_to_the_bound_it_breaks() {
+    let records = trials("x", &[939_999_990.0; 5]);
+    let (result, _) = judged(&scenario(&total("at_least = \"940Mbit/s\"")), &records);
+    assert_eq!(result.verdict, Verdict::Fail);
+    assert!(result.why.starts_with("mean 939999990 bit/s breaks at least 940 Mbit/s"), "{}", result.why);
+}
+
+#[test]
+fn confident_demands_the_whole_interval_and_enough_trials_for_one() {
+    let records = trials("x", &[940e6, 941e6, 939e6, 940e6, 942e6]);
+    assert_eq!(verdict_of(&total("at_least = \"940.3Mbit/s\"\nconfident = true"), &records), Verdict::Fail);
+    assert_eq!(verdict_of(&total("at_least = \"930Mbit/s\"\nconfident = true"), &records), Verdict::Pass);
+    assert_eq!(
+        verdict_of(&total("at_least = \"930Mbit/s\"\nconfident = true"), &records[..4]),
+        Verdict::Inconclusive
+    );
+    assert_eq!(
+        verdict_of(&total("at_least = \"990Mbit/s\"\nconfident = true"), &records[..4]),
+        Verdict::Fail
+    );
+}
+
+#[test]
+fn below_five_trials_the_range_is_given_and_the_estimate_still_judged() {
+    let (result, _) =
+        judged(&scenario(&total("at_least = \"930Mbit/s\"")), &trials("x", &[940e6, 941e6, 939e6]));
+    assert_eq!(result.verdict, Verdict::Pass);
+    assert_eq!((result.ci95, result.range), (None, Some([939e6, 941e6])));
+    assert!(result.why.contains("3 trials range from 939 Mbit/s to 941 Mbit/s"), "{}", result.why);
+}
+
+#[test]
+fn fewer_valid_trials_than_half_leave_it_undecided_whatever_they_say() {
+    let mut records = trials("x", &[940e6, 941e6, 939e6, 940e6, 942e6]);
+    for record in &mut records[2..] {
+        record.valid = false;
+        record.reason = Some("it ran 5 % too long".to_owned());
+    }
+    let (result, verdict) = judged(&scenario(&total("at_least = \"1bit/s\"")), &records);
+    assert_eq!((result.verdict, verdict), (Verdict::Inconclusive, Verdict::Inconclusive));
+    assert_eq!(result.why, "2 of 5 trials are valid and 3 are needed (it ran 5 % too long)");
+    assert_eq!(verdict_of(&total("at_least = \"1bit/s\"\ntrials_min = 2"), &records), Verdict::Pass);
+    assert_eq!(verdict_of(&total("at_least = \"1bit/s\""), &[]), Verdict::Inconclusive);
+}
+
+#[test]
+fn an_invalid_trial_is_not_averaged_in() {
+    let mut records = trials("x", &[940e6, 940e6, 940e6, 940e6, 1.0]);
+    records[4].valid = false;
+    assert_eq!(judged(&scenario(&total("at_least = \"940Mbit/s\"")), &records).0.value, Some(940e6.into()));
+}
+
+#[test]
+fn trials_limited_by_the_emulator_or_the_generator_leave_it_undecided() {
+    for factor in [Factor::EmulatorLimited, Factor::GeneratorLimited] {
+        let mut records = trials("x", &[1e6; 5]);
+        for record in &mut records[..2] {
+            record.limiting_factor.name = factor;
+        }
+        assert_eq!(verdict_of(&total("at_least = \"900Mbit/s\""), &records), Verdict::Fail, "two of five");
+        records[2].limiting_factor.name = factor;
+        assert_eq!(verdict_of(&total("at_least = \"900Mbit/s\""), &records), Verdict::Inconclusive);
+        assert_eq!(verdict_of("limiting_factor = \"loss\"", &records), Verdict::Inconclusive);
+        let expected = format!("limiting_factor = \"{}\"", factor.name());
+        assert_eq!(verdict_of(&expected, &records), Verdict::Pass);
+    }
+}
+
+#[test]
+fn a_metric_that_some_valid_trial_lacks_is_not_judged_on_the_others() {
+    let mut records = trials("x", &[940e6; 5]);
+    records[1].rows.clear();
+    let (result, _) = judged(&scenario(&total("at_least = \"1bit/s\"")), &records);
+    assert_eq!(result.verdict, Verdict::Inconclusive);
+    assert_eq!(result.why, format!("{TOTAL} has no value in 1 of 5 valid trials of x"));
+    for record in &mut records {
+        record.rows.clear();
+    }
+    let (result, _) = judged(&scenario(&total("at_least = \"1bit/s\"")), &records);
+    assert_eq!(result.why, format!("{TOTAL} was not measured"));
+}
+
+#[test]
+fn the_limiting_factor_is_the_one_of_most_valid_trials() {
+    let mut records = trials("x", &[1e6; 5]);
+    records[0].limiting_factor.name = Factor::Loss;
+    records[1].limiting_factor.name = Factor::Loss;
+    assert_eq!(verdict_of("limiting_factor = \"link-rate\"", &records), Verdict::Pass);
+    let (result, _) = judged(&scenario("limiting_factor = \"loss\""), &records);
+    assert_eq!(result.verdict, Verdict::Fail);
+    assert_eq!(result.value, Some("link-rate".into()));
+    assert_eq!(
+        result.why,
+        "3 of 5 valid trials were limited by link-rate, not loss: link.wan.forward was busy 99.9 % of the time"
+    );
+}
+
+#[test]
+fn of_the_ceiling_is_a_share_of_what_framing_leaves() {
+    let (result, _) = judged(
+        &scenario(&total("of = { model = \"ceiling\" }\nat_least = 0.95")),
+        &trials("x", &[941_482_444.7; 5]),
+    );
+    assert_eq!((result.verdict, result.unit.as_deref()), (Verdict::Pass, Some("1")));
+    assert!((result.value.unwrap().as_f64().unwrap() - 1.0).abs() < 1e-6);
+    assert!(
+        result.why.starts_with("1 (941.5 Mbit/s of the ceiling 941.5 Mbit/s) keeps to at least 0.95"),
+        "{}",
+        result.why
+    );
+}
+
+#[test]
+fn one_host_or_link_is_picked_by_on_and_the_worst_of_several_is_judged() {
+    let records = trials("x", &[1e6; 5]);
+    let on = |on: &str, bound: &str| {
+        judged(&scenario(&format!("metric = \"port.load_ratio\"\non = \"{on}\"\n{bound}")), &records).0
+    };
+    assert_eq!(on("link.wan.forward", "at_least = 0.8").verdict, Verdict::Pass);
+    assert_eq!(on("link.wan.backward", "at_least = 0.8").verdict, Verdict::Fail);
+    let both = on("link.*", "at_least = 0.8");
+    assert_eq!((both.verdict, both.value.clone()), (Verdict::Fail, Some(0.1.into())));
+    assert!(both.why.starts_with("worst of 2, at x: mean 0.1 on link.wan.backward breaks"), "{}", both.why);
+    assert_eq!(on("link.wan", "at_most = 0.8").value, Some(0.9.into()));
+}
+
+const SWEPT: &str = r#"
+[sweep]
+"step.x.streams" = [1, 2, 4]
+[[case]]
+name = "plain"
+[[case]]
+name = "lossy"
+set = { "link.wan.forward.loss" = "1%" }
+published = { "stream.total_goodput_bits_per_second" = "90Mbit/s" }
+"#;
+
+fn swept(criterion: &str) -> String {
+    format!("{HEAD}\n{SWEPT}\n[[criterion]]\ntext = \"c\"\n{}\n", total(criterion))
+}
+
+fn swept_records() -> Vec<TrialRecord> {
+    let mut records = Vec::new();
+    for (case, scale) in [("plain", 1.0), ("lossy", 0.1)] {
+        for streams in [1, 2, 4] {
+            let value = f64::from(streams) * 1e8 * scale;
+            records.extend(trials(&format!("x/{case},streams={streams}"), &[value; 5]));
+        }
+    }
+    records
+}
+
+#[test]
+fn references_find_their_point_case_and_published_figure() {
+    let value =
+        |criterion: &str| judged(&swept(criterion), &swept_records()).0.value.unwrap().as_f64().unwrap();
+    let near = |criterion: &str, expected: f64| {
+        let found = value(criterion);
+        assert!((found - expected).abs() < 1e-6 * expected.abs(), "{criterion}: {found}, not {expected}");
+    };
+    near("case = \"plain\"\nwhere = { streams = 4 }\nof = { point = { streams = 1 } }\nat_least = 1", 4.0);
+    near("case = \"lossy\"\nwhere = { streams = 4 }\nof = { case = \"plain\" }\nat_most = 1", 0.1);
+    near(
+        "case = \"lossy\"\nwhere = { streams = 2 }\nminus = { case = \"plain\" }\nat_most = \"1bit/s\"",
+        -1.8e8,
+    );
+    near("case = \"lossy\"\nwhere = { streams = 2 }\nof = { published = true }\nat_most = 1", 20.0 / 90.0);
+    near(
+        "case = \"plain\"\nwhere = { streams = 4 }\nof = { point = { streams = 1 } }\nper = \"streams\"\nat_most = 1",
+        1.0,
+    );
+    near("case = \"plain\"\nwhere = { streams = 4 }\nper = \"streams\"\nat_most = \"1Gbit/s\"", 1e8);
+}
+
+#[test]
+fn of_several_points_every_one_must_hold_and_the_worst_is_shown() {
+    let (result, _) = judged(&swept("case = \"plain\"\nat_least = \"150Mbit/s\""), &swept_records());
+    assert_eq!((result.verdict, result.value), (Verdict::Fail, Some(1e8.into())));
+    assert_eq!(result.points.len(), 3);
+    let (result, _) = judged(&swept("case = \"plain\"\nat_least = \"50Mbit/s\""), &swept_records());
+    assert_eq!((result.verdict, result.value), (Verdict::Pass, Some(1e8.into())));
+    let (result, _) = judged(
+        &swept("case = \"plain\"\nwhere = { streams = { from = 2, to = 4 } }\nat_most = \"300Mbit/s\""),
+        &swept_records(),
+    );
+    assert_eq!((result.verdict, result.value, result.points.len()), (Verdict::Fail, Some(4e8.into()), 2));
+}
+
+#[test]
+fn a_ratio_resamples_both_sides_by_themselves() {
+    let mut records = trials("x/plain,streams=1", &[1.0, 2.0, 3.0, 4.0, 5.0]);
+    records.extend(trials("x/plain,streams=2", &[10.0; 5]));
+    let text =
+        swept("case = \"plain\"\nwhere = { streams = 2 }\nof = { point = { streams = 1 } }\nat_least = 1");
+    let (result, _) = judged(&text, &records);
+    let [low, high] = result.ci95.unwrap();
+    assert!(low < 3.0 && high > 4.0, "the other side's variation counts: {low} {high}");
+    assert_eq!(judged(&text, &records).0.ci95, Some([low, high]), "and the seed makes it the same again");
+}
+
+#[test]
+fn what_is_compared_with_must_be_valid_too() {
+    let mut records = swept_records();
+    records.retain(|record| record.point != "x/plain,streams=1");
+    let text =
+        swept("case = \"plain\"\nwhere = { streams = 2 }\nof = { point = { streams = 1 } }\nat_least = 1");
+    let (result, _) = judged(&text, &records);
+    assert_eq!(result.verdict, Verdict::Inconclusive);
+    assert_eq!(
+        result.why,
+        "x/plain,streams=1, which it is compared with: 0 of 0 trials are valid and 3 are needed"
+    );
+}
+
+#[test]
+fn the_run_fails_before_it_is_undecided_before_it_passes() {
+    let two = |first: &str, second: &str| {
+        let text = format!("{}\n[[criterion]]\ntext = \"d\"\n{second}\n", scenario(first));
+        judge(&plan(&text), &trials("x", &[940e6; 5]), &metrics()).1
+    };
+    let (passes, fails) = (total("at_least = \"1bit/s\""), total("at_most = \"1bit/s\""));
+    let undecided = "metric = \"stream.fairness_jain\"\nat_least = 0.5";
+    assert_eq!(two(&passes, &passes), Verdict::Pass);
+    assert_eq!(two(&passes, undecided), Verdict::Inconclusive);
+    assert_eq!(two(undecided, &fails), Verdict::Fail);
+}
+
+#[test]
+fn the_summary_names_every_point_and_keeps_links_apart() {
+    let points = summarise_run(
+        &plan(&scenario(&total("at_least = \"1bit/s\""))),
+        &trials("x", &[1.0, 2.0]),
+        &metrics(),
+    );
+    assert_eq!(points.len(), 1);
+    let names: Vec<&str> = points[0].metrics.keys().map(String::as_str).collect();
+    assert_eq!(names, ["port.load_ratio@link.wan.backward", "port.load_ratio@link.wan.forward", TOTAL]);
+    let summary = &points[0].metrics[TOTAL];
+    assert_eq!((summary.n, summary.mean, summary.median, summary.ci95), (2, 1.5, 1.5, None));
+    assert_eq!(summary.range, Some([1.0, 2.0]));
+    assert_eq!(points[0].limiting_factor.name, Factor::LinkRate);
+    let empty = summarise_run(&plan(&scenario(&total("at_least = \"1bit/s\""))), &[], &metrics());
+    assert_eq!((empty[0].trials, empty[0].valid_trials, empty[0].metrics.len()), (0, 0, 0));
+}
