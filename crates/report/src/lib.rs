@@ -1,1 +1,22 @@
-//! See docs/specs.
+//! Renders records: terminal table, JSON, HTML. Sees records only, so that a report can be redrawn from a results folder on
+//! any machine. What every file of the folder holds is in `docs/specs/results.md`.
+
+mod curve;
+mod escape;
+mod folder;
+mod html;
+mod sink;
+mod words;
+mod writer;
+
+pub use folder::{Definition, Folder, FolderError};
+pub use html::html;
+pub use sink::SINKS;
+pub use sink::json::json;
+pub use sink::terminal::{Style, terminal};
+pub use writer::{WriteError, Writer};
+
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;

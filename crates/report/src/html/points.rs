@@ -1,0 +1,225 @@
+//! All points in one table, each metric of each point in another, and the trials that do not count.
+
+use super::steps::points;
+use crate::Folder;
+use crate::escape::{Html, T, put};
+use crate::words::{interval_text, parameters_text};
+use std::collections::BTreeMap;
+use weir_core::record::{Observed, PointSummary};
+use weir_core::units::human;
+
+const ROWS_MAX: usize = 1_000;
+const METRIC_ROWS_MAX: usize = 3_000;
+/// Metrics that are worth a column beside every point, in this order; the rest is in the full table.
+const KEY: [&str; 5] = [
+    "stream.total_goodput_bits_per_second",
+    "latency.round_trip_seconds",
+    "stream.fairness_jain",
+    "stream.retransmitted_segments",
+    "stream.recovery_seconds",
+];
+
+pub(crate) fn section(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    match &folder.summary {
+        Some(summary) if !summary.points.is_empty() => {
+            put!(&mut out, "<h2>All points</h2>\n", overview(&summary.points), full(&summary.points))
+        }
+        Some(_) => {}
+        None => put!(&mut out, so_far(folder)),
+    }
+    put!(&mut out, invalid(folder));
+    out
+}
+
+fn overview(points: &[PointSummary]) -> Html {
+    let mut out = Html::new();
+    let mut metrics: Vec<&str> =
+        KEY.into_iter().filter(|key| points.iter().any(|point| point.metrics.contains_key(*key))).collect();
+    if metrics.is_empty() {
+        // A run of other workloads: the first metrics of its first point.
+        metrics = points[0].metrics.keys().map(String::as_str).take(4).collect();
+    }
+    put!(&mut out, "<div class=wide><table><thead><tr><th>point<th>parameters<th class=n>valid trials");
+    for metric in &metrics {
+        put!(&mut out, "<th class=n>", T(short(metric)));
+    }
+    put!(&mut out, "<th>limited by</thead><tbody>");
+    for point in points.iter().take(ROWS_MAX) {
+        put!(&mut out, "<tr><td>", T(&point.id), "<td>");
+        if let Some(case) = &point.case {
+            put!(&mut out, "<b>", T(case), "</b> ");
+        }
+        put!(
+            &mut out,
+            T(parameters_text(&point.parameters)),
+            "<td class=n>",
+            point.valid_trials as usize,
+            " of ",
+            point.trials as usize
+        );
+        for metric in &metrics {
+            put!(&mut out, "<td class=n>");
+            match point.metrics.get(*metric) {
+                Some(measured) => {
+                    // A distribution is told by its middle, a value a trial by its mean.
+                    let value = if metric.starts_with("latency.") { measured.median } else { measured.mean };
+                    put!(&mut out, T(human(value, &measured.unit)));
+                }
+                None => put!(&mut out, "–"),
+            }
+        }
+        put!(&mut out, "<td>", point.limiting_factor.name.name(), "\n");
+    }
+    put!(
+        &mut out,
+        "</tbody></table></div>\n<p class=quiet>Means over valid trials; of latencies the median."
+    );
+    if points.len() > ROWS_MAX {
+        put!(&mut out, " ", points.len() - ROWS_MAX, " more points are in summary.json.");
+    }
+    put!(&mut out, "</p>\n");
+    out
+}
+
+/// `stream.total_goodput_bits_per_second` heads a column whose cells carry units: `total goodput`.
+fn short(metric: &str) -> String {
+    let quantity = metric.split_once('.').map_or(metric, |(_, quantity)| quantity);
+    let units = ["_bits_per_second", "_bytes_per_second", "_per_second", "_seconds", "_bytes"];
+    let bare = units.iter().find_map(|unit| quantity.strip_suffix(unit)).unwrap_or(quantity);
+    bare.replace('_', " ")
+}
+
+fn full(points: &[PointSummary]) -> Html {
+    let mut out = Html::new();
+    put!(
+        &mut out,
+        "<details><summary>Every metric of every point</summary><div class=wide><table class=tight><thead><tr><th>point<th>metric"
+    );
+    put!(
+        &mut out,
+        "<th class=n>n<th class=n>min<th class=n>mean<th class=n>median<th class=n>95 %<th class=n>99 %<th class=n>max<th class=n>of the mean</thead><tbody>"
+    );
+    let mut rows = 0;
+    for point in points {
+        for (name, metric) in &point.metrics {
+            rows += 1;
+            if rows > METRIC_ROWS_MAX {
+                continue;
+            }
+            put!(
+                &mut out,
+                "<tr><td>",
+                T(&point.id),
+                "<td>",
+                T(name),
+                "<td class=n>",
+                T(metric.n.to_string())
+            );
+            for value in [metric.min, metric.mean, metric.median, metric.p95, metric.p99, metric.max] {
+                put!(&mut out, "<td class=n>", T(human(value, &metric.unit)));
+            }
+            let interval = interval_text(metric.ci95, metric.range, Some(&metric.unit));
+            put!(&mut out, "<td class=n>", T(interval.unwrap_or_else(|| "–".to_owned())), "\n");
+        }
+    }
+    put!(&mut out, "</tbody></table></div>");
+    if rows > METRIC_ROWS_MAX {
+        put!(&mut out, "<p class=quiet>", rows - METRIC_ROWS_MAX, " more rows are in summary.json.</p>");
+    }
+    put!(&mut out, "</details>\n");
+    out
+}
+
+/// A run that did not finish: what its trials showed, one row a metric and point, no statistics that would need judging.
+fn so_far(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    let all = points(folder);
+    if all.is_empty() {
+        return out;
+    }
+    put!(
+        &mut out,
+        "<h2>Measured so far</h2>\n<div class=wide><table class=tight><thead><tr><th>point<th class=n>valid trials<th>metric"
+    );
+    put!(&mut out, "<th class=n>lowest<th class=n>highest</thead><tbody>");
+    let mut rows = 0;
+    for point in &all {
+        let valid: Vec<_> = point.trials.iter().filter(|trial| trial.valid).collect();
+        let mut extremes: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for row in valid.iter().flat_map(|trial| &trial.rows) {
+            let (low, high) = match &row.value {
+                Observed::Value(value) => (*value, *value),
+                Observed::Histogram(histogram) => {
+                    (histogram.min_ns as f64 / 1e9, histogram.max_ns as f64 / 1e9)
+                }
+            };
+            let entry = extremes.entry(&row.metric).or_insert((low, high));
+            *entry = (entry.0.min(low), entry.1.max(high));
+        }
+        let planned = folder.plan.as_ref().map_or(point.trials.len(), |plan| plan.trials as usize);
+        if extremes.is_empty() {
+            put!(
+                &mut out,
+                "<tr><td>",
+                T(point.id),
+                "<td class=n>",
+                valid.len(),
+                " of ",
+                planned,
+                "<td class=quiet>not reached<td class=n>–<td class=n>–\n"
+            );
+        }
+        for (metric, (low, high)) in extremes {
+            rows += 1;
+            if rows > METRIC_ROWS_MAX {
+                break;
+            }
+            let unit = folder.definition(metric).map_or("", |it| it.unit.as_str());
+            put!(
+                &mut out,
+                "<tr><td>",
+                T(point.id),
+                "<td class=n>",
+                valid.len(),
+                " of ",
+                planned,
+                "<td>",
+                T(metric)
+            );
+            put!(&mut out, "<td class=n>", T(human(low, unit)), "<td class=n>", T(human(high, unit)), "\n");
+        }
+    }
+    put!(&mut out, "</tbody></table></div>\n");
+    out
+}
+
+fn invalid(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    let invalid: Vec<_> = folder.trials.iter().filter(|trial| !trial.valid).collect();
+    if invalid.is_empty() {
+        return out;
+    }
+    put!(
+        &mut out,
+        "<h2>Trials that do not count</h2>\n<p class=quiet>Kept, and not averaged in.</p><div class=wide><table class=tight><thead><tr>"
+    );
+    put!(&mut out, "<th>point<th class=n>trial<th>why</thead><tbody>");
+    for trial in invalid.iter().take(ROWS_MAX) {
+        put!(
+            &mut out,
+            "<tr><td>",
+            T(&trial.point),
+            "<td class=n>",
+            trial.trial as usize,
+            "<td>",
+            T(trial.reason.as_deref().unwrap_or("no reason recorded")),
+            "\n"
+        );
+    }
+    put!(&mut out, "</tbody></table></div>\n");
+    if invalid.len() > ROWS_MAX {
+        put!(&mut out, "<p class=quiet>", invalid.len() - ROWS_MAX, " more are in trials.jsonl.</p>\n");
+    }
+    out
+}

@@ -1,0 +1,263 @@
+//! Scaling curves: a metric against a swept number, with the ceiling and the spread over trials.
+
+use super::chart::{Axis, Frame, hue, path};
+use super::steps::points;
+use crate::Folder;
+use crate::escape::{Html, T, put};
+use crate::words::{parameter_number, parameter_text};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_core::record::{MetricSummary, PointSummary};
+use weir_core::units::human;
+
+const FIGURES_MAX: usize = 12;
+const CURVES_MAX: usize = 8;
+
+/// One measured point of a curve.
+struct Mark<'a> {
+    x: f64,
+    x_text: String,
+    metric: &'a MetricSummary,
+    ceiling: Option<f64>,
+    point: &'a PointSummary,
+}
+
+pub(crate) fn section(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    let Some(summary) = &folder.summary else { return out };
+    let mut by_step: BTreeMap<&str, Vec<&PointSummary>> = BTreeMap::new();
+    for point in &summary.points {
+        by_step.entry(&point.step).or_default().push(point);
+    }
+    let ceilings: BTreeMap<&str, f64> =
+        points(folder).iter().filter_map(|it| Some((it.id, it.plan?.ceiling_bits_per_second?))).collect();
+    let judged: BTreeSet<&str> = summary.criteria.iter().filter_map(|it| it.metric.as_deref()).collect();
+    let mut figures = 0;
+    for (step, points) in by_step {
+        for parameter in swept(&points) {
+            for metric in metrics(&points, &judged) {
+                if figures == FIGURES_MAX {
+                    return out;
+                }
+                if let Some(figure) = figure(step, &parameter, metric, &points, &ceilings) {
+                    if figures == 0 {
+                        put!(&mut out, "<h2>Scaling</h2>\n");
+                    }
+                    figures += 1;
+                    put!(&mut out, figure);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Parameters that are numbers everywhere and take at least two values.
+fn swept(points: &[&PointSummary]) -> Vec<String> {
+    let names: BTreeSet<&String> = points.iter().flat_map(|point| point.parameters.keys()).collect();
+    let takes_several = |name: &&String| {
+        let values: Option<Vec<f64>> =
+            points.iter().map(|point| Some(parameter_number(point.parameters.get(*name)?)?.0)).collect();
+        values.is_some_and(|values| values.iter().any(|value| *value != values[0]))
+    };
+    names.into_iter().filter(takes_several).cloned().collect()
+}
+
+/// What is judged, and the sum over all flows, which every reader asks for.
+fn metrics<'a>(points: &[&'a PointSummary], judged: &BTreeSet<&str>) -> Vec<&'a str> {
+    let all: BTreeSet<&str> =
+        points.iter().flat_map(|point| point.metrics.keys().map(String::as_str)).collect();
+    let wanted = |name: &&str| {
+        let judged = judged
+            .iter()
+            .any(|it| *it == *name || it.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.')));
+        judged || name.contains("total_goodput")
+    };
+    all.into_iter().filter(wanted).collect()
+}
+
+fn figure(
+    step: &str,
+    parameter: &str,
+    metric: &str,
+    points: &[&PointSummary],
+    ceilings: &BTreeMap<&str, f64>,
+) -> Option<Html> {
+    // One curve for each combination of everything but the swept parameter.
+    let mut curves: BTreeMap<String, Vec<Mark<'_>>> = BTreeMap::new();
+    let mut x_unit = "1";
+    for point in points {
+        let (Some(measured), Some(value)) = (point.metrics.get(metric), point.parameters.get(parameter))
+        else {
+            continue;
+        };
+        let Some((x, unit)) = parameter_number(value) else { continue };
+        x_unit = unit;
+        let mut others: Vec<String> = point.case.iter().cloned().collect();
+        let rest = point.parameters.iter().filter(|(name, _)| *name != parameter);
+        others.extend(rest.map(|(name, value)| format!("{name}={}", parameter_text(value))));
+        let ceiling = ceilings.get(point.id.as_str()).copied().filter(|_| metric.contains("total_goodput"));
+        let mark = Mark { x, x_text: parameter_text(value), metric: measured, ceiling, point };
+        curves.entry(others.join(", ")).or_default().push(mark);
+    }
+    for marks in curves.values_mut() {
+        marks.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    curves.retain(|_, marks| marks.len() >= 2);
+    let all: Vec<&Mark<'_>> = curves.values().take(CURVES_MAX).flatten().collect();
+    let unit = all.first()?.metric.unit.clone();
+    let spread = |mark: &Mark<'_>| mark.metric.ci95.or(mark.metric.range);
+    let values = all.iter().flat_map(|mark| {
+        let [low, high] = spread(mark).unwrap_or([mark.metric.mean; 2]);
+        [mark.metric.mean, low, high, mark.ceiling.unwrap_or(mark.metric.mean)]
+    });
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| (low.min(it), high.max(it)));
+    let least = all.iter().map(|mark| mark.x).fold(f64::INFINITY, f64::min);
+    let most = all.iter().map(|mark| mark.x).fold(f64::NEG_INFINITY, f64::max);
+    // Sweeps double as often as they add: where the largest is far above the smallest the axis is logarithmic.
+    let logarithmic = least > 0.0 && most / least >= 8.0;
+    let at = |x: f64| if logarithmic { x.log2() } else { x };
+    let pad = (at(most) - at(least)) * 0.05;
+    let mut ticks: Vec<(f64, String)> = all.iter().map(|mark| (at(mark.x), mark.x_text.clone())).collect();
+    ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ticks.dedup_by(|a, b| a.0 == b.0);
+    let apart = (at(most) - at(least)) / 16.0;
+    let mut last = f64::NEG_INFINITY;
+    ticks.retain(|(x, _)| {
+        let keep = *x - last >= apart;
+        last = if keep { *x } else { last };
+        keep
+    });
+    if !(pad.is_finite() && pad > 0.0) {
+        return None;
+    }
+    let x = Axis { low: at(least) - pad, high: at(most) + pad, ticks, unit: String::new() };
+    let y = Axis::linear(low, high, &unit, 5, true)?;
+    let frame = Frame::new(940.0, 270.0, x, y);
+    let mut svg = frame.begin(&format!("{metric} against {parameter}, {step}"), parameter, metric);
+    for (index, marks) in curves.values().take(CURVES_MAX).enumerate() {
+        let ceilings: Vec<(f64, f64)> =
+            marks.iter().filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(mark.ceiling?)))).collect();
+        if index == 0 && ceilings.len() >= 2 {
+            let (x, y) = ceilings[ceilings.len() - 1];
+            put!(&mut svg, "<path class=ceiling d=\"", path(ceilings), "\"/>");
+            put!(&mut svg, "<text class=soft text-anchor=end x=", x, " y=", y - 6.0, ">ceiling</text>");
+        }
+        put!(
+            &mut svg,
+            "<path class=\"curve ",
+            hue(index),
+            "\" d=\"",
+            path(marks.iter().map(|mark| (frame.px(at(mark.x)), frame.py(mark.metric.mean)))),
+            "\"/>"
+        );
+        for mark in marks {
+            let x = frame.px(at(mark.x));
+            if let Some([low, high]) = spread(mark) {
+                let (low, high) = (frame.py(low), frame.py(high));
+                put!(
+                    &mut svg,
+                    "<path class=\"curve ",
+                    hue(index),
+                    "\" d=\"M",
+                    x,
+                    " ",
+                    low,
+                    "V",
+                    high,
+                    "M",
+                    x - 4.0,
+                    " ",
+                    low,
+                    "h8M",
+                    x - 4.0,
+                    " ",
+                    high,
+                    "h8\"/>"
+                );
+            }
+            put!(
+                &mut svg,
+                "<circle class=\"curve ",
+                hue(index),
+                "\" fill=\"var(--paper)\" cx=",
+                x,
+                " cy=",
+                frame.py(mark.metric.mean),
+                " r=3.5 />"
+            );
+        }
+    }
+    let mut out = Html::new();
+    put!(&mut out, "<figure><div class=wide>", frame.end(svg), "</div>");
+    if curves.len() > 1 {
+        put!(&mut out, "<div class=legend>");
+        for (index, name) in curves.keys().take(CURVES_MAX).enumerate() {
+            put!(
+                &mut out,
+                "<span><svg viewBox=\"0 0 20 10\"><path class=\"curve ",
+                hue(index),
+                "\" d=\"M0 5H20\"/></svg>",
+                T(name),
+                "</span>"
+            );
+        }
+        put!(&mut out, "</div>");
+    }
+    put!(
+        &mut out,
+        "<figcaption>Mean of <code>",
+        T(metric),
+        "</code> in step <b>",
+        T(step),
+        "</b> against <b>",
+        T(parameter),
+        "</b>; bars: 95 % "
+    );
+    put!(&mut out, "interval over trials, or their range below five trials.");
+    if x_unit != "1" || logarithmic {
+        put!(&mut out, if logarithmic { " Horizontal axis logarithmic." } else { "" });
+    }
+    if curves.len() > CURVES_MAX {
+        put!(&mut out, " ", curves.len() - CURVES_MAX, " further curves are in the table of all points.");
+    }
+    put!(&mut out, "</figcaption>", table(parameter, &curves, &unit), "</figure>\n");
+    Some(out)
+}
+
+fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) -> Html {
+    let mut out = Html::new();
+    put!(
+        &mut out,
+        "<details><summary>The figures behind this plot</summary><div class=wide><table class=tight><thead><tr><th>point<th class=n>"
+    );
+    put!(
+        &mut out,
+        T(parameter),
+        "<th class=n>mean<th class=n>interval or range<th class=n>ceiling<th class=n>share of it<th>limited by</thead><tbody>"
+    );
+    for mark in curves.values().flatten().take(500) {
+        put!(
+            &mut out,
+            "<tr><td>",
+            T(&mark.point.id),
+            "<td class=n>",
+            T(&mark.x_text),
+            "<td class=n>",
+            T(human(mark.metric.mean, unit))
+        );
+        let interval = crate::words::interval_text(mark.metric.ci95, mark.metric.range, Some(unit));
+        put!(&mut out, "<td class=n>", T(interval.unwrap_or_else(|| "–".to_owned())));
+        put!(&mut out, "<td class=n>", T(mark.ceiling.map_or_else(|| "–".to_owned(), |it| human(it, unit))));
+        put!(
+            &mut out,
+            "<td class=n>",
+            T(mark
+                .ceiling
+                .map_or_else(|| "–".to_owned(), |it| format!("{:.1} %", mark.metric.mean / it * 100.0)))
+        );
+        put!(&mut out, "<td>", mark.point.limiting_factor.name.name());
+    }
+    put!(&mut out, "</tbody></table></div></details>");
+    out
+}

@@ -1,0 +1,389 @@
+//! The lab as a picture: sites with their hosts, links with what they impose.
+
+use crate::Folder;
+use crate::escape::{Html, T, put};
+use crate::words::plural;
+use weir_core::record::ConfigurationRecord;
+use weir_core::topology::{Direction, Link, Queue, TcpProfile, Topology};
+use weir_core::units::human;
+
+/// Sites beyond which a picture is a tangle; the table remains.
+const SITES_DRAWN_MAX: usize = 16;
+const ROWS_MAX: usize = 500;
+const BOX: (f64, f64) = (196.0, 96.0);
+
+pub(crate) fn section(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    let Some(plan) = &folder.plan else { return out };
+    let Some(first) = plan.configurations.iter().find(|it| !it.topology.sites.is_empty()) else { return out };
+    put!(&mut out, "<h2>Topology</h2>\n");
+    let others = plan.configurations.iter().filter(|it| it.topology != first.topology).count();
+    if first.topology.sites.len() <= SITES_DRAWN_MAX {
+        put!(
+            &mut out,
+            "<figure><div class=wide>",
+            picture(&first.topology),
+            "</div><figcaption>",
+            caption(first, others),
+            "</figcaption>"
+        );
+    } else {
+        put!(
+            &mut out,
+            "<figure><figcaption>",
+            plural_sites(first.topology.sites.len()),
+            " are too many to draw; the table lists them. "
+        );
+        put!(&mut out, caption(first, others), "</figcaption>");
+    }
+    put!(&mut out, "<details><summary>Links and access as a table</summary>", table(first));
+    for configuration in plan.configurations.iter().filter(|it| it.topology != first.topology).take(20) {
+        put!(&mut out, table(configuration));
+    }
+    put!(&mut out, "</details></figure>\n");
+    out
+}
+
+fn plural_sites(count: usize) -> Html {
+    let mut out = Html::new();
+    put!(&mut out, T(plural(count, "site", "sites")));
+    out
+}
+
+fn caption(configuration: &ConfigurationRecord, others: usize) -> Html {
+    let mut out = Html::new();
+    put!(
+        &mut out,
+        "What the fabric emulates between the hosts’ kernels; rates include framing, queues are drop-tail."
+    );
+    if others > 0 {
+        put!(&mut out, " Drawn: configuration <b>", T(name_of(configuration)), "</b>; ");
+        put!(
+            &mut out,
+            T(plural(others, "other differs", "others differ")),
+            " and ",
+            if others == 1 { "is" } else { "are" },
+            " in the table."
+        );
+    }
+    out
+}
+
+fn name_of(configuration: &ConfigurationRecord) -> &str {
+    if configuration.id.is_empty() { "the only one" } else { &configuration.id }
+}
+
+fn rate(rate: Option<weir_core::BitsPerSecond>) -> String {
+    rate.map_or_else(|| "unshaped".to_owned(), |rate| human(rate.as_f64(), "bit/s"))
+}
+
+fn seconds(ns: f64) -> String {
+    human(ns / 1e9, "s")
+}
+
+fn queue(queue: &Queue) -> String {
+    let bytes = queue.bytes.map(|bytes| binary(bytes.0));
+    let packets = queue.packets.map(|packets| format!("{packets} packets"));
+    [bytes, packets].into_iter().flatten().collect::<Vec<_>>().join(" or ")
+}
+
+/// Buffers are powers of two more often than of ten.
+fn binary(bytes: u64) -> String {
+    let text = weir_core::Bytes(bytes).to_string();
+    match text.split_once(|letter: char| letter.is_ascii_alphabetic()) {
+        Some((number, _)) if number.len() <= 4 => format!("{number} {}", &text[number.len()..]),
+        _ => human(bytes as f64, "B"),
+    }
+}
+
+fn loss(loss: f64) -> String {
+    if loss == 0.0 { "none".to_owned() } else { format!("{} %", human(loss * 100.0, "1")) }
+}
+
+/// What one direction imposes, for a label.
+fn direction_line(direction: &Direction) -> String {
+    let mut text = rate(direction.rate);
+    if direction.loss > 0.0 {
+        text += &format!(" · loss {}", loss(direction.loss));
+    }
+    let held = queue(&direction.queue);
+    if !held.is_empty() {
+        text += &format!(" · queue {held}");
+    }
+    text
+}
+
+fn link_lines(link: &Link, topology: &Topology) -> Vec<String> {
+    let rtt = seconds(link.forward.delay_ns as f64 + link.backward.delay_ns as f64);
+    if link.forward == link.backward {
+        let head = format!("{} · RTT {rtt}", rate(link.forward.rate));
+        let mut rest = Vec::new();
+        if link.forward.loss > 0.0 {
+            rest.push(format!("loss {}", loss(link.forward.loss)));
+        }
+        let held = queue(&link.forward.queue);
+        if !held.is_empty() {
+            rest.push(format!("queue {held}"));
+        }
+        rest.push(format!("MTU {}", link.mtu));
+        return vec![head, rest.join(" · ")];
+    }
+    let to = |site: usize| topology.sites.get(site).map_or("?", |site| site.name.as_str());
+    vec![
+        format!("RTT {rtt} · MTU {}", link.mtu),
+        format!("to {}: {}", to(link.between[1]), direction_line(&link.forward)),
+        format!("to {}: {}", to(link.between[0]), direction_line(&link.backward)),
+    ]
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        text.to_owned()
+    } else {
+        text.chars().take(most - 1).collect::<String>() + "…"
+    }
+}
+
+/// Positions of the sites' centres and the size of the drawing: a row for up to three, otherwise a ring.
+fn places(count: usize) -> (Vec<(f64, f64)>, f64, f64) {
+    if count <= 3 {
+        let height = 130.0;
+        let gap = if count <= 2 { 960.0 - BOX.0 } else { (960.0 - BOX.0) / 2.0 };
+        let left = if count == 1 { 480.0 } else { BOX.0 / 2.0 };
+        return ((0..count).map(|index| (left + gap * index as f64, height / 2.0)).collect(), 960.0, height);
+    }
+    let height = 330.0 + 44.0 * count as f64;
+    let ring = |index: usize| {
+        let angle = std::f64::consts::TAU * (index as f64 + 0.5) / count as f64 - std::f64::consts::PI / 2.0;
+        (
+            480.0 - (470.0 - BOX.0 / 2.0) * angle.sin(),
+            height / 2.0 - (height / 2.0 - BOX.1 / 2.0 - 6.0) * angle.cos(),
+        )
+    };
+    ((0..count).map(ring).collect(), 960.0, height)
+}
+
+fn picture(topology: &Topology) -> Html {
+    let mut out = Html::new();
+    let (places, width, mut height) = places(topology.sites.len());
+    let in_a_row = topology.sites.len() <= 3;
+    // Links that share both ends, or in a row run past a site between, get a lane of their own.
+    let mut lanes: Vec<([usize; 2], usize)> = Vec::new();
+    for link in &topology.links {
+        let ends = [link.between[0].min(link.between[1]), link.between[0].max(link.between[1])];
+        let lane = lanes.iter().filter(|(other, _)| *other == ends).count();
+        let past = usize::from(in_a_row && ends[1] - ends[0] > 1);
+        lanes.push((ends, lane + past));
+    }
+    let deepest = lanes.iter().map(|(_, lane)| *lane).max().unwrap_or(0);
+    if in_a_row {
+        height += 72.0 * deepest as f64;
+    }
+    put!(
+        &mut out,
+        "<svg class=plot role=img viewBox=\"0 0 ",
+        width,
+        " ",
+        height,
+        "\" aria-label=\"Topology of the lab\">"
+    );
+    let mut labels = Html::new();
+    for (link, (_, lane)) in topology.links.iter().zip(&lanes) {
+        let ((x0, y0), (x1, y1)) = (places[link.between[0]], places[link.between[1]]);
+        let sag = 72.0 * *lane as f64;
+        let (x, y) = ((x0 + x1) / 2.0, (y0 + y1) / 2.0 + sag);
+        if *lane == 0 {
+            put!(&mut out, "<path class=wire d=\"M", x0, " ", y0, "L", x1, " ", y1, "\"/>");
+        } else {
+            put!(
+                &mut out,
+                "<path class=wire d=\"M",
+                x0,
+                " ",
+                y0,
+                "Q",
+                x,
+                " ",
+                y + sag,
+                " ",
+                x1,
+                " ",
+                y1,
+                "\"/>"
+            );
+        }
+        put!(&mut labels, label(link, topology, x, y));
+    }
+    for (site, (x, y)) in places.iter().enumerate() {
+        put!(&mut out, site_box(topology, site, *x, *y));
+    }
+    put!(&mut out, labels, "</svg>");
+    out
+}
+
+fn label(link: &Link, topology: &Topology, x: f64, y: f64) -> Html {
+    let mut out = Html::new();
+    let lines = link_lines(link, topology);
+    let widest =
+        lines.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(link.name.chars().count() + 2);
+    let (width, height) = ((6.3 * widest.min(64) as f64) + 18.0, 19.0 + 16.0 * lines.len() as f64);
+    let top = y - height / 2.0;
+    put!(
+        &mut out,
+        "<rect class=label x=",
+        x - width / 2.0,
+        " y=",
+        top,
+        " width=",
+        width,
+        " height=",
+        height + 4.0,
+        " />"
+    );
+    put!(
+        &mut out,
+        "<text class=strong text-anchor=middle x=",
+        x,
+        " y=",
+        top + 14.0,
+        ">",
+        T(shortened(&link.name, 40)),
+        "</text>"
+    );
+    for (index, line) in lines.iter().enumerate() {
+        put!(
+            &mut out,
+            "<text class=soft text-anchor=middle x=",
+            x,
+            " y=",
+            top + 31.0 + 16.0 * index as f64,
+            ">"
+        );
+        put!(&mut out, T(shortened(line, 64)), "</text>");
+    }
+    out
+}
+
+fn site_box(topology: &Topology, site: usize, x: f64, y: f64) -> Html {
+    let mut out = Html::new();
+    let about = &topology.sites[site];
+    let hosts: Vec<_> = topology.hosts.iter().filter(|host| host.site == site).collect();
+    let (left, top) = (x - BOX.0 / 2.0, y - BOX.1 / 2.0);
+    put!(&mut out, "<rect class=site rx=4 x=", left, " y=", top, " width=", BOX.0, " height=", BOX.1, " />");
+    put!(
+        &mut out,
+        "<text class=strong x=",
+        left + 12.0,
+        " y=",
+        top + 21.0,
+        ">",
+        T(shortened(&about.name, 24)),
+        "</text>"
+    );
+    let profile = match about.tcp_profile {
+        TcpProfile::Stock => "stock TCP",
+        TcpProfile::Modern => "modern TCP",
+    };
+    let mut lines = vec![match hosts.as_slice() {
+        [] => "no hosts".to_owned(),
+        [one] => one.name.clone(),
+        [first, second] => format!("{}, {}", first.name, second.name),
+        [first, .., last] => format!("{} … {}", first.name, last.name),
+    }];
+    if hosts.len() > 2 {
+        lines.push(format!("{} hosts, {profile}", hosts.len()));
+    } else {
+        lines.push(profile.to_owned());
+    }
+    if let Some(first) = hosts.first() {
+        let alike = hosts.iter().all(|host| host.access == first.access);
+        let access = &first.access;
+        lines.push(if alike {
+            format!("access {} · {}", rate(access.rate), seconds(access.delay_ns as f64))
+        } else {
+            "access differs by host".to_owned()
+        });
+    }
+    for (index, line) in lines.iter().enumerate() {
+        put!(
+            &mut out,
+            "<text class=soft x=",
+            left + 12.0,
+            " y=",
+            top + 42.0 + 17.0 * index as f64,
+            ">",
+            T(shortened(line, 32)),
+            "</text>"
+        );
+    }
+    out
+}
+
+fn table(configuration: &ConfigurationRecord) -> Html {
+    let mut out = Html::new();
+    let topology = &configuration.topology;
+    put!(
+        &mut out,
+        "<h4>",
+        T(name_of(configuration)),
+        "</h4><div class=wide><table class=tight><thead><tr><th>link<th>from<th>to"
+    );
+    put!(
+        &mut out,
+        "<th class=n>rate<th class=n>delay, one way<th class=n>loss<th class=n>queue<th class=n>MTU</thead><tbody>"
+    );
+    let site = |index: usize| topology.sites.get(index).map_or("?", |site| site.name.as_str());
+    for link in topology.links.iter().take(ROWS_MAX) {
+        for (direction, from, to) in [(&link.forward, 0, 1), (&link.backward, 1, 0)] {
+            put!(
+                &mut out,
+                "<tr><td>",
+                T(&link.name),
+                "<td>",
+                T(site(link.between[from])),
+                "<td>",
+                T(site(link.between[to]))
+            );
+            put!(
+                &mut out,
+                "<td class=n>",
+                T(rate(direction.rate)),
+                "<td class=n>",
+                T(seconds(direction.delay_ns as f64))
+            );
+            put!(
+                &mut out,
+                "<td class=n>",
+                T(loss(direction.loss)),
+                "<td class=n>",
+                T(queue(&direction.queue)),
+                "<td class=n>",
+                link.mtu as usize
+            );
+        }
+    }
+    for host in topology.hosts.iter().take(ROWS_MAX) {
+        let access = &host.access;
+        put!(
+            &mut out,
+            "<tr><td>access<td>",
+            T(&host.name),
+            "<td>",
+            T(site(host.site)),
+            "<td class=n>",
+            T(rate(access.rate))
+        );
+        put!(&mut out, "<td class=n>", T(seconds(access.delay_ns as f64)), "<td class=n>none<td class=n>");
+        put!(
+            &mut out,
+            T(access.queue.as_ref().map_or_else(|| "holds back".to_owned(), queue)),
+            "<td class=n>",
+            access.mtu as usize
+        );
+    }
+    put!(&mut out, "</tbody></table></div>");
+    if topology.links.len().max(topology.hosts.len()) > ROWS_MAX {
+        put!(&mut out, "<p class=quiet>The rest is in plan.json.</p>");
+    }
+    out
+}

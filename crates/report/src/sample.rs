@@ -1,0 +1,628 @@
+//! A synthetic run like the quickstart's, for tests: idle latency, one stream, eight streams, an outage of 300 ms, and a sweep
+//! over streams. Nothing in it was measured.
+
+use crate::Writer;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use weir_core::metric::{Better, Metric, Scope};
+use weir_core::record::*;
+use weir_core::topology::*;
+use weir_core::{BitsPerSecond, Bytes};
+
+const TRIALS: u32 = 5;
+const CEILING: f64 = 941.48e6;
+
+const METRICS: &[Metric] = &[
+    metric(
+        "latency.round_trip_seconds",
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "one request and its reply, from the intended send time in open loop",
+    ),
+    metric(
+        "stream.total_goodput_bits_per_second",
+        "bit/s",
+        Better::Higher,
+        Scope::Trial,
+        "receiver's payload summed over the flows of a trial",
+    ),
+    metric(
+        "stream.flow_goodput_bits_per_second",
+        "bit/s",
+        Better::Higher,
+        Scope::Flow,
+        "receiver's payload, per flow",
+    ),
+    metric("stream.fairness_jain", "1", Better::Higher, Scope::Trial, "Jain's index over the flows' goodput"),
+    metric("stream.retransmitted_segments", "segments", Better::Lower, Scope::Flow, "segments sent again"),
+    metric("stream.stalled_seconds", "s", Better::Lower, Scope::Trial, "longest time without progress"),
+    metric(
+        "stream.recovery_seconds",
+        "s",
+        Better::Lower,
+        Scope::Trial,
+        "from a fault's end to 90 % of the rate before it",
+    ),
+];
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    scope: Scope,
+    definition: &'static str,
+) -> Metric {
+    Metric { name, unit, better, scope, definition }
+}
+
+/// A small generator: samples need texture, not quality.
+struct Noise(u64);
+
+impl Noise {
+    /// Between 0 and 1.
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+fn map(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+pub(crate) fn topology() -> Topology {
+    let access = Access {
+        rate: Some(BitsPerSecond(10_000_000_000)),
+        delay_ns: 20_000,
+        mtu: 1500,
+        queue: None,
+        framing_bytes: ETHERNET_FRAMING_BYTES,
+    };
+    let direction = Direction {
+        rate: Some(BitsPerSecond(1_000_000_000)),
+        delay_ns: 8_000_000,
+        loss: 0.0,
+        queue: Queue { bytes: Some(Bytes(2 << 20)), packets: None },
+        framing_bytes: ETHERNET_FRAMING_BYTES,
+    };
+    let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+    let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
+    Topology {
+        sites: vec![site("left"), site("right")],
+        hosts: vec![host("left-0", 0), host("right-0", 1)],
+        links: vec![Link {
+            name: "wan".to_owned(),
+            between: [0, 1],
+            forward: direction.clone(),
+            backward: direction,
+            mtu: 1500,
+        }],
+    }
+}
+
+/// Step name, workload, streams, seconds.
+const STEPS: [(&str, &str, u64, f64); 4] = [
+    ("idle", "latency", 1, 1.7),
+    ("one", "stream", 1, 4.0),
+    ("eight", "stream", 8, 4.0),
+    ("outage", "stream", 1, 4.0),
+];
+
+pub(crate) fn plan() -> PlanRecord {
+    let steps = STEPS.iter().map(|(name, workload, streams, _)| StepRecord {
+        name: (*name).to_owned(),
+        workload: (*workload).to_owned(),
+        point: (*name).to_owned(),
+        parameters: if *workload == "stream" {
+            map(json!({"streams": streams}))
+        } else {
+            map(json!({"size": "64B"}))
+        },
+        pairs: vec![["left-0".to_owned(), "right-0".to_owned()]],
+        ceiling_bits_per_second: (*workload == "stream").then_some(CEILING),
+    });
+    PlanRecord {
+        scenario: "quickstart".to_owned(),
+        about:
+            "One 1 Gbit/s link of 16 ms: idle latency, one stream, eight streams, an outage and the way back"
+                .to_owned(),
+        origin: None,
+        scale: BTreeMap::new(),
+        trials: TRIALS,
+        trials_min: 3,
+        seed: 42,
+        configurations: vec![ConfigurationRecord {
+            id: String::new(),
+            case: None,
+            topology: topology(),
+            steps: steps.collect(),
+        }],
+    }
+}
+
+fn measured(unit: &str, n: u64, mean: f64, spread: f64) -> MetricSummary {
+    MetricSummary {
+        unit: unit.to_owned(),
+        n,
+        min: mean - 2.0 * spread,
+        mean,
+        median: mean + spread * 0.1,
+        p95: mean + 1.6 * spread,
+        p99: mean + 1.9 * spread,
+        max: mean + 2.0 * spread,
+        ci95: Some([mean - spread, mean + spread]),
+        range: None,
+    }
+}
+
+fn factor(name: Factor, confidence: f64, evidence: &[&str]) -> LimitingFactor {
+    LimitingFactor { name, confidence, evidence: evidence.iter().map(|line| (*line).to_owned()).collect() }
+}
+
+fn of_step(step: &str) -> LimitingFactor {
+    match step {
+        "idle" => factor(Factor::Unknown, 1.0, &["no load: 0.1 % of link.wan.forward used"]),
+        "outage" => factor(
+            Factor::Loss,
+            0.71,
+            &[
+                "1,412 of 290,114 segments sent again (0.49 %)",
+                "link.wan.forward lost 1,388 packets to the outage",
+            ],
+        ),
+        _ => factor(
+            Factor::LinkRate,
+            0.98,
+            &["link.wan.forward ran at 99.3 % of its rate", "its queue was not empty for 97 % of the time"],
+        ),
+    }
+}
+
+fn point(step: &str, metrics: &[(&str, MetricSummary)]) -> PointSummary {
+    let plan = plan();
+    let planned = plan.configurations[0].steps.iter().find(|it| it.name == step).expect("a planned step");
+    PointSummary {
+        id: step.to_owned(),
+        step: step.to_owned(),
+        case: None,
+        parameters: planned.parameters.clone(),
+        trials: TRIALS,
+        valid_trials: if step == "eight" { TRIALS - 1 } else { TRIALS },
+        metrics: metrics.iter().map(|(name, metric)| ((*name).to_owned(), metric.clone())).collect(),
+        limiting_factor: of_step(step),
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn criterion(
+    text: &str,
+    metric: &str,
+    unit: &str,
+    bound: Value,
+    value: f64,
+    spread: f64,
+    verdict: Verdict,
+    why: &str,
+    at: &str,
+) -> CriterionResult {
+    CriterionResult {
+        text: text.to_owned(),
+        metric: Some(metric.to_owned()),
+        unit: Some(unit.to_owned()),
+        bound: map(bound),
+        value: Some(json!(value)),
+        ci95: Some([value - spread, value + spread]),
+        range: None,
+        verdict,
+        why: why.to_owned(),
+        points: vec![at.to_owned()],
+    }
+}
+
+pub(crate) fn summary() -> Summary {
+    let goodput = "stream.total_goodput_bits_per_second";
+    let inside = "the 95 % interval lies inside the bound";
+    Summary {
+        schema: SUMMARY_SCHEMA.to_owned(),
+        scenario: "quickstart".to_owned(),
+        origin: None,
+        scale: BTreeMap::new(),
+        verdict: Verdict::Pass,
+        criteria: vec![
+            criterion(
+                "the path answers in the configured 16 ms",
+                "latency.round_trip_seconds.median",
+                "s",
+                json!({"at_most": 0.0166}),
+                0.016_243,
+                0.000_03,
+                Verdict::Pass,
+                inside,
+                "idle",
+            ),
+            criterion(
+                "one stream fills the link",
+                goodput,
+                "1",
+                json!({"at_least": 0.95}),
+                0.9873,
+                0.003,
+                Verdict::Pass,
+                inside,
+                "one",
+            ),
+            criterion(
+                "eight streams fill it",
+                goodput,
+                "1",
+                json!({"at_least": 0.97}),
+                0.9942,
+                0.001,
+                Verdict::Pass,
+                inside,
+                "eight",
+            ),
+            criterion(
+                "and share it",
+                "stream.fairness_jain",
+                "1",
+                json!({"at_least": 0.6}),
+                0.912,
+                0.041,
+                Verdict::Pass,
+                inside,
+                "eight",
+            ),
+            criterion(
+                "the outage is seen",
+                "stream.stalled_seconds.max",
+                "s",
+                json!({"between": [0.25, 1.0]}),
+                0.4127,
+                0.052,
+                Verdict::Pass,
+                inside,
+                "outage",
+            ),
+            criterion(
+                "and the rate comes back",
+                "stream.recovery_seconds.max",
+                "s",
+                json!({"at_most": 2.0}),
+                0.731,
+                0.11,
+                Verdict::Pass,
+                inside,
+                "outage",
+            ),
+        ],
+        points: vec![
+            point("idle", &[("latency.round_trip_seconds", measured("s", 500, 0.016_25, 0.000_03))]),
+            point(
+                "one",
+                &[
+                    (goodput, measured("bit/s", 5, 0.9873 * CEILING, 2e6)),
+                    ("stream.retransmitted_segments", measured("segments", 5, 412.0, 31.0)),
+                ],
+            ),
+            point(
+                "eight",
+                &[
+                    (goodput, measured("bit/s", 4, 0.9942 * CEILING, 1e6)),
+                    ("stream.fairness_jain", measured("1", 4, 0.912, 0.04)),
+                    ("stream.retransmitted_segments", measured("segments", 32, 208.0, 90.0)),
+                ],
+            ),
+            point(
+                "outage",
+                &[
+                    (goodput, measured("bit/s", 5, 0.81 * CEILING, 9e6)),
+                    ("stream.stalled_seconds", measured("s", 5, 0.4127, 0.05)),
+                    ("stream.recovery_seconds", measured("s", 5, 0.731, 0.1)),
+                ],
+            ),
+        ],
+        warnings: vec![
+            "stream.reordered_segments not measured: TCP_INFO on this kernel lacks the field".to_owned(),
+        ],
+        results: Some("results/quickstart/20260101T120000Z-4f2a".to_owned()),
+    }
+}
+
+/// The summary with one criterion missed and one open.
+pub(crate) fn failing_summary() -> Summary {
+    let mut summary = summary();
+    summary.verdict = Verdict::Fail;
+    summary.scale = BTreeMap::from([("rate".to_owned(), 10.0)]);
+    summary.origin = Some("E001-04".to_owned());
+    for streams in [1.0_f64, 2.0, 4.0, 8.0, 16.0, 32.0] {
+        let mean = CEILING * (1.0 - 0.72_f64.powf(streams));
+        let mut swept = summary.points[1].clone();
+        swept.id = format!("many/streams={streams}");
+        swept.step = "many".to_owned();
+        swept.parameters = map(json!({"streams": streams as u64}));
+        let goodput = "stream.total_goodput_bits_per_second".to_owned();
+        swept.metrics = BTreeMap::from([(goodput, measured("bit/s", 5, mean, 2.5e7 / streams))]);
+        summary.points.push(swept);
+    }
+    summary.criteria[1].verdict = Verdict::Fail;
+    summary.criteria[1].value = Some(json!(0.871));
+    summary.criteria[1].ci95 = Some([0.862, 0.880]);
+    summary.criteria[1].why = "0.871 is below 0.95, and so is the whole 95 % interval".to_owned();
+    summary.criteria[3].verdict = Verdict::Inconclusive;
+    summary.criteria[3].text =
+        "and all eight of them share it as evenly as the queue in front of them allows".to_owned();
+    summary.criteria[3].value = None;
+    summary.criteria[3].ci95 = None;
+    summary.criteria[3].why =
+        "2 of 5 trials are valid, 3 are needed: the emulator was late in the others".to_owned();
+    summary.criteria.push(CriterionResult {
+        text: "the link is what limits it".to_owned(),
+        metric: None,
+        unit: None,
+        bound: map(json!({"limiting_factor": "link-rate"})),
+        value: Some(json!("link-rate")),
+        ci95: None,
+        range: None,
+        verdict: Verdict::Pass,
+        why: String::new(),
+        points: vec!["eight".to_owned()],
+    });
+    summary
+}
+
+/// A second configuration: four sites in a ring, and a sweep over streams.
+fn sweep(plan: &mut PlanRecord) {
+    let mut topology = topology();
+    let access = topology.hosts[0].access.clone();
+    for (site, name, hosts) in [(0, "left", 1..13), (2, "archive", 0..2), (3, "cern", 0..250)] {
+        if site >= topology.sites.len() {
+            topology.sites.push(Site { name: name.to_owned(), tcp_profile: TcpProfile::Stock });
+        }
+        topology.hosts.extend(hosts.map(|number| Host {
+            name: format!("{name}-{number}"),
+            site,
+            access: access.clone(),
+        }));
+    }
+    let mut lossy = topology.links[0].clone();
+    lossy.forward.loss = 8e-6;
+    for (name, between) in [("to-archive", [1, 2]), ("long-haul", [2, 3]), ("back", [3, 0])] {
+        lossy.forward.delay_ns *= 2;
+        topology.links.push(Link { name: name.to_owned(), between, ..lossy.clone() });
+    }
+    plan.scale = BTreeMap::from([("rate".to_owned(), 10.0)]);
+    plan.origin = Some("E001-04".to_owned());
+    plan.configurations[0].topology = topology;
+    let steps = &mut plan.configurations[0].steps;
+    for streams in [1, 2, 4, 8, 16, 32] {
+        let mut step = steps[1].clone();
+        step.name = "many".to_owned();
+        step.point = format!("many/streams={streams}");
+        step.parameters = map(json!({"streams": streams}));
+        steps.push(step);
+    }
+}
+
+fn histogram(noise: &mut Noise, count: usize) -> Histogram {
+    let mut values: Vec<u64> = (0..count)
+        .map(|_| {
+            let tail = -noise.next().max(1e-9).ln();
+            let spike = if noise.next() > 0.985 { noise.next() * 400_000.0 } else { 0.0 };
+            (16_190_000.0 + tail * 38_000.0 + spike) as u64
+        })
+        .collect();
+    values.sort_unstable();
+    let mut histogram = Histogram {
+        min_ns: values[0],
+        max_ns: values[count - 1],
+        sum_ns: values.iter().map(|value| *value as f64).sum(),
+        ..Histogram::default()
+    };
+    for value in values {
+        let edge = value.div_ceil(8_192) * 8_192;
+        if histogram.value_ns.last() == Some(&edge) {
+            *histogram.count.last_mut().expect("one count a value") += 1;
+        } else {
+            histogram.value_ns.push(edge);
+            histogram.count.push(1);
+        }
+    }
+    histogram
+}
+
+/// Rate of all flows at `second` of a stream step, as a share of the ceiling.
+fn share(step: &str, second: f64, noise: &mut Noise) -> f64 {
+    let ramp = (second / 0.28).min(1.0).powi(2);
+    let base = match step {
+        "outage" if (1.0..1.3).contains(&second) => 0.0,
+        "outage" if (1.3..1.42).contains(&second) => 0.0,
+        "outage" if second >= 1.42 => (0.35 + (second - 1.42) * 0.95).min(0.995),
+        "one" if (0.4..0.9).contains(&second) => 0.78 + (second - 0.4) * 0.43,
+        _ => 0.993,
+    };
+    (base * ramp * (1.0 + (noise.next() - 0.5) * 0.012)).min(1.0)
+}
+
+/// Writes the whole run into `directory`.
+pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
+    let mut writer = Writer::create(directory).expect("a new folder");
+    writer.scenario_toml("[scenario]\nname = \"quickstart\"\ntrials = 5\nseed = 42\n").expect("room");
+    writer
+        .environment(&json!({
+            "kernel": "Linux 6.12.10-amd64", "cpu": {"model": "AMD EPYC 9354", "cores": 2}, "clock_source": "tsc", "clock": "shared",
+            "load_before_start": [0.12, 0.08, 0.05], "memory_bytes": 8_335_000_000_u64, "weir": "0.1.0",
+            "sysctl": {"net.ipv4.tcp_rmem": "4096 131072 6291456", "net.ipv4.tcp_wmem": "4096 16384 4194304", "net.core.default_qdisc": "fq"},
+            "lab": {"hosts": 2, "tcp_profile": {"left": "modern", "right": "modern"}}
+        }))
+        .expect("room");
+    let mut plan = plan();
+    if summary.points.iter().any(|point| point.step == "many") {
+        sweep(&mut plan);
+    }
+    writer.plan(&plan).expect("room");
+    writer.metrics(METRICS).expect("room");
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut clock_ns = 5_000_000_000_u64;
+    for trial in 0..TRIALS {
+        let trial_start = clock_ns;
+        let event = |kind: &str, step: Option<&str>, at_ns: u64, text: String, data: Value| TimelineEvent {
+            at_ns,
+            utc: format!(
+                "2026-01-01T12:{:02}:{:02}.{:06}Z",
+                at_ns / 60_000_000_000,
+                at_ns / 1_000_000_000 % 60,
+                at_ns / 1_000 % 1_000_000
+            ),
+            event: kind.to_owned(),
+            configuration: Some(String::new()),
+            trial: Some(trial),
+            step: step.map(str::to_owned),
+            trial_ns: Some((at_ns - trial_start) as i64),
+            text,
+            data: map(data),
+        };
+        writer
+            .timeline(&event("trial-start", None, clock_ns, format!("trial {trial} begins"), json!({})))
+            .expect("room");
+        for (step, workload, streams, seconds) in STEPS {
+            let start_ns = (clock_ns - trial_start) as i64;
+            writer
+                .timeline(&event("step-start", Some(step), clock_ns, format!("{step} begins"), json!({})))
+                .expect("room");
+            if step == "outage" {
+                let data = json!({"fault": "cut", "on": "link.wan"});
+                writer
+                    .timeline(&event(
+                        "fault-start",
+                        Some(step),
+                        clock_ns + 1_000_000_000,
+                        "cut: outage of link.wan for 300 ms".to_owned(),
+                        data.clone(),
+                    ))
+                    .expect("room");
+                writer
+                    .timeline(&event(
+                        "fault-end",
+                        Some(step),
+                        clock_ns + 1_300_000_000,
+                        "cut: link.wan is back".to_owned(),
+                        data,
+                    ))
+                    .expect("room");
+            }
+            let end_ns = start_ns + (seconds * 1e9) as i64;
+            let valid = !(step == "eight" && trial == 3);
+            let mut rows = Vec::new();
+            if workload == "latency" {
+                let value = Observed::Histogram(histogram(&mut noise, 100));
+                rows.push(Row {
+                    entity: "flow.left-0.right-0.0".to_owned(),
+                    metric: "latency.round_trip_seconds".to_owned(),
+                    value,
+                });
+            } else {
+                let goodput = Observed::Value(CEILING * (0.985 + noise.next() * 0.01));
+                rows.push(Row {
+                    entity: "trial".to_owned(),
+                    metric: "stream.total_goodput_bits_per_second".to_owned(),
+                    value: goodput,
+                });
+                for series in
+                    stream_series(step, streams as usize, seconds, start_ns, interval_ms, &mut noise)
+                {
+                    writer
+                        .samples(&SampleRecord {
+                            point: step.to_owned(),
+                            trial,
+                            step: step.to_owned(),
+                            series,
+                        })
+                        .expect("room");
+                }
+            }
+            let record = TrialRecord {
+                point: step.to_owned(),
+                configuration: String::new(),
+                step: step.to_owned(),
+                trial,
+                valid,
+                reason: (!valid)
+                    .then(|| "the load ran 3.12 s of the planned 3 s, more than 1 % beyond".to_owned()),
+                start_ns,
+                end_ns,
+                limiting_factor: of_step(step),
+                rows,
+                granted: Map::new(),
+            };
+            writer.trial(&record).expect("room");
+            clock_ns += (seconds * 1e9) as u64;
+            writer
+                .timeline(&event("step-end", Some(step), clock_ns, format!("{step} ends"), json!({})))
+                .expect("room");
+        }
+        clock_ns += 400_000_000;
+    }
+    writer.summary(summary).expect("room");
+}
+
+fn stream_series(
+    step: &str,
+    streams: usize,
+    seconds: f64,
+    start_ns: i64,
+    interval_ms: usize,
+    noise: &mut Noise,
+) -> Vec<Series> {
+    let samples = (seconds * 1e3) as usize / interval_ms + 1;
+    let t_ns: Vec<i64> =
+        (0..samples).map(|index| start_ns + (index * interval_ms) as i64 * 1_000_000).collect();
+    let named = |entity: String, name: &str, unit: &str, cumulative| Series {
+        entity,
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        cumulative,
+        t_ns: t_ns.clone(),
+        value: Vec::with_capacity(samples),
+    };
+    let flow = |flow: usize| format!("flow.left-0.right-0.{flow}");
+    let mut received: Vec<Series> =
+        (0..streams).map(|it| named(flow(it), "stream.received_bytes", "B", true)).collect();
+    let mut windows: Vec<Series> =
+        (0..streams).map(|it| named(flow(it), "tcp.congestion_window_segments", "segments", false)).collect();
+    let mut round_trips: Vec<Series> =
+        (0..streams).map(|it| named(flow(it), "tcp.rtt_seconds", "s", false)).collect();
+    let mut queue = named("link.wan.forward".to_owned(), "port.queue_bytes", "B", false);
+    let mut backward = named("link.wan.backward".to_owned(), "port.queue_bytes", "B", false);
+    let drops = named("link.wan.forward".to_owned(), "port.dropped_loss_packets", "packets", true);
+    let mut weights: Vec<f64> = (0..streams).map(|_| 0.5 + noise.next()).collect();
+    let mut totals = vec![0.0; streams];
+    let mut standing: f64 = 0.0;
+    for index in 0..samples {
+        let second = (index * interval_ms) as f64 / 1e3;
+        let rate = share(step, second, noise) * CEILING / 8.0;
+        let sum: f64 = weights.iter().sum();
+        standing = if rate == 0.0 {
+            0.0
+        } else {
+            (standing + (noise.next() - 0.47) * 9e4 * (interval_ms as f64).sqrt()).clamp(0.0, 2_097_152.0)
+        };
+        for it in 0..streams {
+            received[it].value.push(totals[it]);
+            totals[it] += rate * weights[it] / sum * interval_ms as f64 / 1e3;
+            let window = rate * weights[it] / sum * (0.016 + standing / 125e6) / 1448.0;
+            windows[it].value.push(if rate == 0.0 { 1.0 } else { window.round().max(10.0) });
+            round_trips[it].value.push(0.01608 + standing / 125e6);
+            weights[it] = (weights[it] + (noise.next() - 0.5) * 0.03).clamp(0.3, 2.0);
+        }
+        queue.value.push(standing.round());
+        backward.value.push(0.0);
+    }
+    let mut drops = drops;
+    drops.value = vec![0.0; samples];
+    received.into_iter().chain(windows).chain(round_trips).chain([queue, backward, drops]).collect()
+}

@@ -1,0 +1,34 @@
+//! `weir report`: draws a run's page again from its records.
+
+use anyhow::Context;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Draw the report of a run again from its results folder, also of a run that was killed
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir report results/quickstart/20260101T120000Z-4f2a
+  weir report results/quickstart/20260101T120000Z-4f2a --out quickstart.html")]
+pub struct Args {
+    /// Results folder of a run: results/NAME/TIME
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Where to write the page [default: DIR/report.html]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Exit status 0 when the page is drawn, whatever the verdict on it.
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let folder = weir_report::Folder::read(&args.directory)?;
+    let page = weir_report::html(&folder);
+    let path = args.out.clone().unwrap_or_else(|| args.directory.join("report.html"));
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    for note in &folder.notes {
+        eprintln!("weir: {note}");
+    }
+    // A closed pipe is not an error: the page is written.
+    let _ = writeln!(std::io::stdout(), "{}", path.display());
+    Ok(0)
+}
