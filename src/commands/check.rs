@@ -1,0 +1,459 @@
+//! `weir check`: validates a scenario, prints the plan, and starts nothing.
+
+use super::run::read_scenario;
+use crate::registry;
+use anyhow::{anyhow, bail};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_core::model;
+use weir_core::scenario::{self, Bound, Configuration, Overrides, Plan, ScenarioErrors, Step, StepStart};
+use weir_core::units::human;
+use weir_core::{Bytes, Value as Parameter};
+use weir_seams::workload::Estimate;
+
+/// Check a scenario: refuse what is wrong with its place, or print the plan, and start nothing.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir check scenarios/quickstart.toml
+  weir check scenarios/quickstart.toml --set link.wan.rtt=50ms --json | jq .estimated_seconds
+
+Exit status: 0 the scenario is good, 2 it is not.")]
+pub struct Args {
+    /// Scenario file (TOML)
+    file: PathBuf,
+    /// Check the scenario's short form
+    #[arg(long)]
+    short: bool,
+    /// Print the plan (or the problems) as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Change a value: step.NAME.key, link.NAME.key, site.NAME.key, sweep.DIMENSION, … (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Seed of everything random
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Repetitions of each point
+    #[arg(long)]
+    trials: Option<u32>,
+}
+
+/// Points listed on a terminal; `--json` has all.
+const POINTS_SHOWN: usize = 16;
+/// Cycles of a periodic event that a series must hold before the period can be told (DESIGN, measuring rule 8).
+const CYCLES_MIN: f64 = 4.0;
+
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let overrides =
+        Overrides { sets: args.sets.clone(), trials: args.trials, seed: args.seed, short: args.short };
+    let text = read_scenario(&args.file)?;
+    let file = args.file.display().to_string();
+    let plan = match scenario::load(&text, &file, &overrides, &registry::workload_schemas()) {
+        Ok(plan) => plan,
+        Err(errors) => {
+            if args.json {
+                println!("{}", serde_json::to_string_pretty(&problems_json(&errors))?);
+            }
+            eprintln!("{}", errors.render(std::io::stderr().is_terminal()));
+            return Ok(2);
+        }
+    };
+    let outlook = Outlook::of(&plan)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&json(&plan, &outlook))?);
+    } else {
+        print!("{}", text_of(&plan, &outlook));
+    }
+    Ok(0)
+}
+
+/// What one point will take and show.
+struct Prospect<'a> {
+    configuration: &'a Configuration,
+    step: &'a Step,
+    estimate: Estimate,
+    /// Exact where the step says how many bytes it moves, else what the ceiling would allow.
+    bytes_at_most: Option<u64>,
+    ceiling: Option<f64>,
+    detects: Vec<String>,
+}
+
+struct Outlook<'a> {
+    prospects: Vec<Prospect<'a>>,
+    /// Of all trials; starts, drains and the building of labs come on top.
+    duration: Duration,
+    bytes_at_most: Option<u64>,
+}
+
+impl<'a> Outlook<'a> {
+    fn of(plan: &'a Plan) -> anyhow::Result<Outlook<'a>> {
+        let mut outlook = Outlook { prospects: Vec::new(), duration: Duration::ZERO, bytes_at_most: Some(0) };
+        for configuration in &plan.configurations {
+            let first = outlook.prospects.len();
+            for step in &configuration.steps {
+                outlook.prospects.push(prospect(configuration, step)?);
+            }
+            let own = &outlook.prospects[first..];
+            outlook.duration = outlook.duration.saturating_add(trial_length(own).saturating_mul(plan.trials));
+            for prospect in own {
+                let bytes = prospect.bytes_at_most.map(|bytes| bytes.saturating_mul(u64::from(plan.trials)));
+                outlook.bytes_at_most = outlook.bytes_at_most.zip(bytes).map(|(a, b)| a.saturating_add(b));
+            }
+        }
+        Ok(outlook)
+    }
+}
+
+fn prospect<'a>(configuration: &'a Configuration, step: &'a Step) -> anyhow::Result<Prospect<'a>> {
+    let Some(entry) = registry::workloads().iter().find(|entry| entry.name == step.workload) else {
+        bail!("step {}: no workload is called {:?}", step.name, step.workload);
+    };
+    let rtt = longest_rtt(configuration, step);
+    let estimate = entry
+        .build
+        .estimate(&step.values, step.pairs.len(), rtt)
+        .map_err(|error| anyhow!("step {} (point {}): {error}", step.name, step.point))?;
+    let ceiling = crate::run::metrics::ceiling(configuration, step);
+    let loaded = step.values.duration("duration").unwrap_or(estimate.duration).as_secs_f64();
+    let by_ceiling = ceiling.map(|ceiling| (ceiling * loaded / 8.0) as u64);
+    let bytes_at_most = estimate.bytes.or(by_ceiling).or(latency_bytes(step));
+    let detects = detects(configuration, step, &estimate, rtt, ceiling);
+    Ok(Prospect { configuration, step, estimate, bytes_at_most, ceiling, detects })
+}
+
+/// Requests and replies of a step that counts operations of one size.
+fn latency_bytes(step: &Step) -> Option<u64> {
+    let size = match step.values.get("size") {
+        Some(Parameter::Size(size)) => size.0,
+        _ => return None,
+    };
+    let count = step.values.count("count")?;
+    size.checked_mul(2)?.checked_mul(count)?.checked_mul(step.pairs.len() as u64)
+}
+
+fn longest_rtt(configuration: &Configuration, step: &Step) -> Duration {
+    // Pairs of the same two sites have routes of the same length but for their access links; a few thousand pairs are
+    // looked at one by one, more are too many to matter.
+    let pairs = step.pairs.iter().take(256);
+    pairs.filter_map(|(from, to)| configuration.topology.rtt(*from, *to)).max().unwrap_or_default()
+}
+
+/// When the last step of a trial ends.
+fn trial_length(steps: &[Prospect<'_>]) -> Duration {
+    let mut ends: Vec<Duration> = Vec::new();
+    for prospect in steps {
+        let start = match prospect.step.start {
+            StepStart::At(at) => at,
+            StepStart::After(None) => Duration::ZERO,
+            StepStart::After(Some(before)) => ends.get(before).copied().unwrap_or_default(),
+        };
+        ends.push(start.saturating_add(prospect.estimate.duration));
+    }
+    ends.into_iter().max().unwrap_or_default()
+}
+
+/// What a trial of this step can and cannot show.
+fn detects(
+    configuration: &Configuration,
+    step: &Step,
+    estimate: &Estimate,
+    rtt: Duration,
+    ceiling: Option<f64>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let seconds = |value: f64| human(value, "s");
+    let warm_up = step.values.duration("warm_up").unwrap_or_default();
+    let duration = step.values.duration("duration");
+    if let Some(count) = step.values.count("count") {
+        let least = 100.0 * (1.0 - 10.0 / count as f64);
+        lines.push(if count < 20 {
+            format!("{count} operations a trial: a median at best, no percentiles")
+        } else {
+            format!(
+                "{count} operations a trial: percentiles up to about p{} rest on ten or more",
+                round_down(least)
+            )
+        });
+    }
+    if let Some(duration) = duration {
+        let measured = duration.saturating_sub(warm_up).as_secs_f64();
+        let interval = step.values.duration("interval").unwrap_or(Duration::from_millis(10)).as_secs_f64();
+        lines.push(format!(
+            "measures {}, a sample every {}: stalls shorter than {} are not seen",
+            seconds(measured),
+            seconds(interval),
+            seconds(interval)
+        ));
+        lines.push(format!(
+            "periods from {} to {} can be told; a longer one needs {} cycles",
+            seconds(2.0 * interval),
+            seconds(measured / CYCLES_MIN),
+            CYCLES_MIN as u32
+        ));
+        if estimate.duration_bounded && measured < 20.0 * rtt.as_secs_f64() {
+            lines.push(format!(
+                "only {:.0} round trips of {}: the start of the connections weighs in",
+                measured / rtt.as_secs_f64(),
+                seconds(rtt.as_secs_f64())
+            ));
+        }
+        lines.extend(losses(configuration, step, measured, rtt, ceiling));
+    }
+    lines
+}
+
+/// How many losses a flow will meet: few losses make rates that vary much from trial to trial.
+fn losses(
+    configuration: &Configuration,
+    step: &Step,
+    measured: f64,
+    rtt: Duration,
+    ceiling: Option<f64>,
+) -> Option<String> {
+    let (from, to) = *step.pairs.first()?;
+    let links = configuration.topology.directed_links();
+    let path = configuration.topology.path(from, to)?;
+    let kept: f64 = path.iter().map(|index| 1.0 - links[*index].loss).product();
+    let loss = 1.0 - kept;
+    if loss <= 0.0 {
+        return None;
+    }
+    let mtu = path.iter().map(|index| links[*index].mtu).min()?;
+    let segment = Bytes(u64::from(model::payload_bytes(mtu, true)));
+    let flows = (step.pairs.len() as u64 * step.values.count("streams").unwrap_or(1)) as f64;
+    let share = ceiling.map_or(f64::INFINITY, |ceiling| ceiling / flows);
+    let rate = model::mathis(segment, rtt, loss).unwrap_or(f64::INFINITY).min(share);
+    let count = rate / 8.0 / segment.0 as f64 * measured * loss;
+    count.is_finite().then(|| {
+        let warning = if count < 100.0 { ": its rate will vary much between trials" } else { "" };
+        format!("about {count:.0} losses a flow and trial (Reno at {} ppm){warning}", (loss * 1e6).round())
+    })
+}
+
+/// Two decimals, never above the truth.
+fn round_down(percent: f64) -> f64 {
+    (percent * 100.0).floor() / 100.0
+}
+
+fn json(plan: &Plan, outlook: &Outlook<'_>) -> Value {
+    let points: Vec<Value> = outlook
+        .prospects
+        .iter()
+        .map(|prospect| {
+            let parameters: serde_json::Map<String, Value> = prospect
+                .step
+                .parameters
+                .iter()
+                .map(|(name, value)| (name.clone(), value.to_json()))
+                .collect();
+            json!({
+                "id": prospect.step.point,
+                "step": prospect.step.name,
+                "workload": prospect.step.workload,
+                "case": prospect.configuration.case,
+                "parameters": parameters,
+                "pairs": prospect.step.pairs.len(),
+                "estimated_seconds": prospect.estimate.duration.as_secs_f64(),
+                "bytes_at_most": prospect.bytes_at_most,
+                "ceiling_bits_per_second": prospect.ceiling,
+                "detects": prospect.detects,
+            })
+        })
+        .collect();
+    let criteria: Vec<Value> = plan
+        .criteria
+        .iter()
+        .map(|criterion| {
+            let points = plan.points_of(criterion);
+            let id = |(configuration, step): &(usize, usize)| {
+                plan.configurations[*configuration].steps[*step].point.clone()
+            };
+            json!({
+                "text": criterion.text,
+                "metric": criterion.metric,
+                "statistic": criterion.statistic,
+                "bound": bound_text(&criterion.bound),
+                "points": points.iter().map(id).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "valid": true,
+        "scenario": plan.name,
+        "about": plan.about,
+        "origin": plan.origin,
+        "scale": plan.scale,
+        "trials": plan.trials,
+        "trials_min": plan.trials_min,
+        "seed": plan.seed,
+        "configurations": plan.configurations.len(),
+        "estimated_seconds": outlook.duration.as_secs_f64(),
+        "bytes_at_most": outlook.bytes_at_most,
+        "points": points,
+        "criteria": criteria,
+        "not_judged": plan.not_judged,
+        "warnings": plan.warnings,
+    })
+}
+
+fn problems_json(errors: &ScenarioErrors) -> Value {
+    let problems: Vec<Value> = errors
+        .problems
+        .iter()
+        .map(|problem| {
+            json!({
+                "origin": problem.origin,
+                "line": problem.line,
+                "column": problem.column,
+                "message": problem.message,
+                "help": problem.help,
+            })
+        })
+        .collect();
+    json!({"valid": false, "problems": problems, "further": errors.further})
+}
+
+fn bound_text(bound: &Bound) -> String {
+    match bound {
+        Bound::AtLeast(value) => format!("at least {value}"),
+        Bound::AtMost(value) => format!("at most {value}"),
+        Bound::Between(least, most) => format!("{least} to {most}"),
+        Bound::LimitingFactor(name) => format!("limiting factor {name}"),
+    }
+}
+
+fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
+    let mut out = String::new();
+    line(&mut out, "", &format!("{}: {}", plan.name, plan.about));
+    let steps = plan.configurations.first().map_or(0, |configuration| configuration.steps.len());
+    let configurations = plan.configurations.len();
+    line(
+        &mut out,
+        "",
+        &format!(
+            "plan: {configurations} configuration{} × {} trial{} × {steps} step{}; seed {}",
+            plural(configurations),
+            plan.trials,
+            plural(plan.trials as usize),
+            plural(steps),
+            plan.seed
+        ),
+    );
+    let bytes =
+        outlook.bytes_at_most.map_or(String::new(), |bytes| format!(", up to {}", human(bytes as f64, "B")));
+    let seconds = outlook.duration.as_secs_f64().ceil();
+    line(&mut out, "", &format!("time: about {} of running{bytes} of payload", clock(seconds)));
+    if plan.trials < 5 {
+        line(&mut out, "", "note: below five trials results have a range and no 95 % interval");
+    }
+    if steps == 0 {
+        line(&mut out, "", "note: no steps; this file is for `weir lab up`");
+    }
+    if !outlook.prospects.is_empty() {
+        out.push_str("\npoints\n");
+    }
+    for prospect in outlook.prospects.iter().take(POINTS_SHOWN) {
+        let pairs = prospect.step.pairs.len();
+        let ceiling =
+            prospect.ceiling.map_or(String::new(), |rate| format!(", ceiling {}", human(rate, "bit/s")));
+        let length = human(prospect.estimate.duration.as_secs_f64(), "s");
+        let text = format!(
+            "{}  {}, {pairs} pair{}, {length}{ceiling}",
+            prospect.step.point,
+            prospect.step.workload,
+            plural(pairs)
+        );
+        line(&mut out, "  ", &text);
+    }
+    let more = outlook.prospects.len().saturating_sub(POINTS_SHOWN);
+    if more > 0 {
+        line(&mut out, "  ", &format!("… and {more} more; --json lists all"));
+    }
+    detections(&mut out, outlook);
+    criteria(&mut out, plan);
+    for warning in &plan.warnings {
+        line(&mut out, "", &format!("warning: {warning}"));
+    }
+    out
+}
+
+/// What trials can show, each line once for all the points of a step it holds for.
+fn detections(out: &mut String, outlook: &Outlook<'_>) {
+    let mut by_step: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut order: Vec<&str> = Vec::new();
+    for prospect in &outlook.prospects {
+        let name = prospect.step.name.as_str();
+        if !by_step.contains_key(name) {
+            order.push(name);
+        }
+        let lines = by_step.entry(name).or_default();
+        for text in &prospect.detects {
+            if !lines.contains(&text.as_str()) && lines.len() < 8 {
+                lines.push(text);
+            }
+        }
+    }
+    if by_step.values().all(Vec::is_empty) {
+        return;
+    }
+    out.push_str("\nwhat a trial can and cannot show\n");
+    for name in order {
+        for (index, text) in by_step[name].iter().enumerate() {
+            let head = if index == 0 { name } else { "" };
+            line(out, "  ", &format!("{head:<10} {text}"));
+        }
+    }
+}
+
+fn criteria(out: &mut String, plan: &Plan) {
+    if !plan.criteria.is_empty() {
+        out.push_str("\ncriteria\n");
+    }
+    for criterion in &plan.criteria {
+        let points = plan.points_of(criterion).len();
+        let points = if points == 1 { String::new() } else { format!(" [{points} points]") };
+        line(out, "  ", &format!("- {}{points}", criterion.text));
+    }
+    for text in &plan.not_judged {
+        line(out, "  ", &format!("- not judged here: {text}"));
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn clock(seconds: f64) -> String {
+    match seconds {
+        _ if seconds < 120.0 => format!("{seconds:.0} s"),
+        _ if seconds < 7200.0 => format!("{:.0} min", (seconds / 60.0).ceil()),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+/// One line, broken at 80 columns; letters that steer a terminal are not let through.
+fn line(out: &mut String, indent: &str, text: &str) {
+    let clean: String =
+        text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect();
+    let mut column = 0;
+    out.push_str(indent);
+    for word in clean.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && indent.len() + column + 1 + width > 80 {
+            out.push('\n');
+            out.push_str(indent);
+            out.push_str("    ");
+            column = 4;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width.max(usize::from(word.is_empty()));
+    }
+    out.push('\n');
+}

@@ -1,0 +1,25 @@
+//! `weir explain`: what a key of the scenario language means.
+
+use crate::registry;
+use anyhow::anyhow;
+use weir_core::scenario;
+
+/// Explain a key of the scenario language: what it means, its values, default and range.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir explain                  all tables and their keys
+  weir explain step             one table
+  weir explain lab.link.rtt     one key
+  weir explain rtt              every place that has a key of this name")]
+pub struct Args {
+    /// A table (step), a key in its place (lab.link.rtt, step.tcp.window) or a bare key (rtt)
+    key: Option<String>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let text =
+        scenario::explain(args.key.as_deref(), &registry::workload_schemas()).map_err(|why| anyhow!(why))?;
+    print!("{text}");
+    Ok(0)
+}
