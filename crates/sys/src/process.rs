@@ -346,10 +346,18 @@ pub fn start_ticks(process: u32) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
-/// Raises the calling process's priority by `steps` of nice. Errors: `PermissionDenied` without `CAP_SYS_NICE`.
+/// Raises the calling process's priority by `steps` of nice, and its session's where the kernel shares the CPU between
+/// sessions first (`sched_autogroup_enabled`): there nice counts only within a session.
+///
+/// Errors: `PermissionDenied` without `CAP_SYS_NICE`.
 pub fn raise_priority(steps: i32) -> io::Result<()> {
     // Safety: takes numbers.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -steps) })
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -steps) })?;
+    match std::fs::write("/proc/self/autogroup", format!("{}", -steps)) {
+        // Not a kernel with such groups.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 /// Replaces the calling process by `program`. Returns only if that failed.
