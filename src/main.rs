@@ -1,1 +1,32 @@
-fn main() {}
+//! `weir`: builds, loads and proves a data path. Parses, dispatches, and turns the verdict into an exit status.
+
+mod commands;
+mod registry;
+mod run;
+
+use clap::{CommandFactory, Parser};
+use std::process::exit;
+
+fn main() {
+    let first = std::env::args().nth(1);
+    // Not a command for people: the other end of a lab's TUN devices, started by weir itself.
+    if first.as_deref() == Some("fabric-process") {
+        exit(weir_lab::fabric_process::main());
+    }
+    if first.as_deref() != Some("agent") {
+        weir_sys::signal::default_broken_pipe();
+    }
+    let status = match commands::Cli::parse().command.run() {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            2
+        }
+    };
+    exit(status);
+}
+
+/// The whole command line, for completions and manual pages.
+fn command_line() -> clap::Command {
+    commands::Cli::command()
+}

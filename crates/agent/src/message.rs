@@ -1,7 +1,6 @@
 //! What coordinator and agent say to each other.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_seams::workload::{Assignment, Outcome, WorkloadError};
 
@@ -54,7 +53,7 @@ pub enum FromAgent {
     /// Payload bytes or operations of each task so far.
     Heartbeat {
         monotonic_ns: u64,
-        progress: BTreeMap<u64, u64>,
+        progress: Vec<(u64, u64)>,
     },
     Finished {
         task: u64,

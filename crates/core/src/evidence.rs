@@ -108,7 +108,11 @@ fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
         ));
     }
     for port in facts.ports.iter().filter(|port| port.missed_rate_ratio > 0.005) {
-        evidence.push(format!("{} missed its own rate by {} with packets waiting", port.name, percent(port.missed_rate_ratio)));
+        evidence.push(format!(
+            "{} missed its own rate by {} with packets waiting",
+            port.name,
+            percent(port.missed_rate_ratio)
+        ));
     }
     if facts.transport.is_some() && emulator.fabric_busy_ratio >= SATURATED {
         evidence.push(format!("the fabric used {} of its core", percent(emulator.fabric_busy_ratio)));
@@ -124,7 +128,11 @@ fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
             percent(1.0 - emulator.machine_idle_ratio)
         ));
     }
-    (!evidence.is_empty()).then_some(LimitingFactor { name: Factor::EmulatorLimited, confidence: 0.9, evidence })
+    (!evidence.is_empty()).then_some(LimitingFactor {
+        name: Factor::EmulatorLimited,
+        confidence: 0.9,
+        evidence,
+    })
 }
 
 fn link_rate(facts: &Facts) -> Option<LimitingFactor> {
@@ -152,7 +160,8 @@ fn receive_window(facts: &Facts) -> Option<LimitingFactor> {
     let mut evidence =
         vec![format!("senders waited for the receiver's window {} of their busy time", percent(share))];
     if transport.rtt_seconds > 0.0 && transport.flow_count > 0 {
-        let window = transport.goodput_bits_per_second * transport.rtt_seconds / 8.0 / transport.flow_count as f64;
+        let window =
+            transport.goodput_bits_per_second * transport.rtt_seconds / 8.0 / transport.flow_count as f64;
         evidence.push(format!(
             "{} in flight a flow over a round trip of {}: more needs a larger window",
             human(window, "B"),
@@ -199,13 +208,19 @@ fn loss(facts: &Facts) -> Option<LimitingFactor> {
 fn unknown(facts: &Facts) -> LimitingFactor {
     let mut evidence = Vec::new();
     match facts.transport {
-        None => evidence.push("one request at a time waits for the round trip; no resource was asked for more".to_owned()),
+        None => evidence.push(
+            "one request at a time waits for the round trip; no resource was asked for more".to_owned(),
+        ),
         Some(transport) => {
             if transport.send_buffer_limited_seconds > 0.5 * transport.busy_seconds {
                 evidence.push("senders waited for send-buffer space most of their busy time".to_owned());
             }
             if let Some((port, load)) = fullest(facts) {
-                evidence.push(format!("no link was full: {} carried {} of its rate", port.name, percent(load)));
+                evidence.push(format!(
+                    "no link was full: {} carried {} of its rate",
+                    port.name,
+                    percent(load)
+                ));
             }
             evidence.push(format!("{} segments sent again", transport.retransmitted_segments));
         }
@@ -240,7 +255,8 @@ mod tests {
         }
     }
     fn named(transport: TransportFacts, port: PortFacts, emulator: EmulatorFacts) -> Factor {
-        limiting_factor(&Facts { transport: Some(transport), ports: vec![port], emulator: Some(emulator) }).name
+        limiting_factor(&Facts { transport: Some(transport), ports: vec![port], emulator: Some(emulator) })
+            .name
     }
 
     #[test]

@@ -174,8 +174,9 @@ fn engineering(value: f64, units: &[(&str, f64)], digits: usize) -> String {
     let magnitude = value.abs();
     let (name, factor) = units.iter().rev().find(|(_, factor)| magnitude >= *factor).unwrap_or(&units[0]);
     let scaled = value / factor;
-    let whole_digits = if scaled.abs() < 1.0 { 1 } else { scaled.abs().log10().floor() as usize + 1 };
-    let mut text = format!("{scaled:.*}", digits.saturating_sub(whole_digits));
+    // Below 1 the zeros after the point are not significant: 8 ppm is 0.000008, not 0.
+    let whole_digits = if scaled == 0.0 { 1 } else { scaled.abs().log10().floor() as i64 + 1 };
+    let mut text = format!("{scaled:.*}", (digits as i64 - whole_digits).clamp(0, 12) as usize);
     if text.contains('.') {
         text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
     }
@@ -271,6 +272,8 @@ mod tests {
         assert_eq!(human(941_300_000.0, "bit/s"), "941.3 Mbit/s");
         assert_eq!(human(0.016_24, "s"), "16.24 ms");
         assert_eq!(human(0.97, "1"), "0.97");
+        assert_eq!(human(0.994_21, "1"), "0.9942");
+        assert_eq!(human(0.000_008, "1"), "0.000008");
         assert_eq!(human(0.0, "s"), "0 s");
         assert_eq!(human(0.000_05, "s"), "50 µs");
     }

@@ -1,0 +1,37 @@
+//! `weir generate`: shell completions and manual pages, from the same source as the help.
+
+use anyhow::Context;
+use std::path::PathBuf;
+
+/// Write shell completions or manual pages, made from this command line itself.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir generate completion bash > /etc/bash_completion.d/weir\n  weir generate man /usr/local/share/man/man1"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Print completions for a shell
+    Completion { shell: clap_complete::Shell },
+    /// Write a manual page for each command into a folder
+    Man { folder: PathBuf },
+}
+
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let mut command = crate::command_line();
+    match &args.what {
+        What::Completion { shell } => {
+            clap_complete::generate(*shell, &mut command, "weir", &mut std::io::stdout());
+        }
+        What::Man { folder } => {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            clap_mangen::generate_to(command, folder)
+                .with_context(|| format!("cannot write to {}", folder.display()))?;
+        }
+    }
+    Ok(0)
+}

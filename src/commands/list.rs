@@ -1,0 +1,70 @@
+//! `weir list`: what can be chosen.
+
+use crate::registry;
+use anyhow::bail;
+use serde_json::{Value, json};
+use weir_core::param::{Kind, Param};
+
+/// List the members of a seam: workloads, transports, launchers, samplers, sinks.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'")]
+pub struct Args {
+    /// workload, transport, launcher, sampler or sink; all of them when left out
+    seam: Option<String>,
+    /// Print an array of {name, about, params}
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let seams: Vec<&str> = match &args.seam {
+        Some(seam) => vec![seam.as_str()],
+        None if args.json => bail!("--json needs a seam: one of {}", registry::SEAMS.join(", ")),
+        None => registry::SEAMS.to_vec(),
+    };
+    for seam in seams {
+        let Some(members) = registry::members(seam) else {
+            bail!("no members of {seam:?} here; seams are {}", registry::SEAMS.join(", "));
+        };
+        if args.json {
+            let all: Vec<Value> = members
+                .iter()
+                .map(|member| {
+                    let params: Vec<Value> = member.params.iter().map(param_json).collect();
+                    json!({"name": member.name, "about": member.about, "params": params})
+                })
+                .collect();
+            println!("{}", serde_json::to_string_pretty(&all)?);
+            continue;
+        }
+        println!("{seam}");
+        for member in members {
+            println!("  {:<12} {}", member.name, member.about);
+            for param in member.params {
+                let default = param.default.map(|text| format!(" ({text})")).unwrap_or_default();
+                println!("      {:<18} {}{default}", param.name, param.about);
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn param_json(param: &Param) -> Value {
+    json!({"name": param.name, "kind": kind_name(param.kind), "default": param.default, "about": param.about})
+}
+
+fn kind_name(kind: Kind) -> Value {
+    match kind {
+        Kind::Text => "text".into(),
+        Kind::Choice(choices) => json!(choices),
+        Kind::Count => "count".into(),
+        Kind::Ratio => "ratio".into(),
+        Kind::Rate => "rate".into(),
+        Kind::Size => "size".into(),
+        Kind::Duration => "duration".into(),
+        Kind::Frequency => "frequency".into(),
+        Kind::Flag => "flag".into(),
+        Kind::Hosts => "hosts".into(),
+        Kind::Table(params) => params.iter().map(param_json).collect::<Vec<_>>().into(),
+    }
+}

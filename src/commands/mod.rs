@@ -1,0 +1,59 @@
+//! One file a command.
+
+mod agent;
+mod check;
+mod explain;
+mod generate;
+mod lab;
+mod list;
+mod net;
+mod report;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+/// Builds, loads and proves a scientific data path: in an emulated lab on this machine, or between real hosts.
+#[derive(Parser)]
+#[command(name = "weir", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "\
+Examples:
+  weir run scenarios/quickstart.toml            run, judge, report
+  weir lab up scenarios/quickstart.toml --name a
+  weir lab exec a left-0 -- ping -c3 right-0    any program inside the lab
+  weir net serve --listen 127.0.0.1:5301        then: weir net stream 127.0.0.1:5301
+
+Exit status: 0 every criterion passed, 1 one failed, 2 usage or tool error, 3 inconclusive.")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Run(run::Args),
+    Check(check::Args),
+    Explain(explain::Args),
+    List(list::Args),
+    Lab(lab::Args),
+    Net(net::Args),
+    Report(report::Args),
+    Agent(agent::Args),
+    Generate(generate::Args),
+}
+
+impl Command {
+    /// The exit status, or the error that ends the program with status 2.
+    pub fn run(self) -> anyhow::Result<i32> {
+        match self {
+            Command::Run(args) => run::run(&args),
+            Command::Check(args) => check::run(&args),
+            Command::Explain(args) => explain::run(&args),
+            Command::List(args) => list::run(&args),
+            Command::Lab(args) => lab::run(&args),
+            Command::Net(args) => net::run(&args),
+            Command::Report(args) => report::run(&args),
+            Command::Agent(args) => agent::run(&args),
+            Command::Generate(args) => generate::run(&args),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `weir run`: a scenario in, a verdict and a report out.
+
+use crate::registry;
+use crate::run::campaign::{Campaign, planned_time};
+use crate::run::needs;
+use crate::run::progress::Progress;
+use anyhow::{Context, bail};
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use weir_core::judge;
+use weir_core::record::{SUMMARY_SCHEMA, Summary, Verdict};
+use weir_core::scenario::{self, Overrides, Plan};
+use weir_report::{Folder, Style, Writer};
+use weir_seams::entry::Need;
+
+const LAB_NEEDS: &[Need] = &[Need::Root, Need::Tun];
+
+/// Run a scenario: build its lab, load it, judge its criteria, write results and a report.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir run scenarios/quickstart.toml
+  weir run scenarios/quickstart.toml --short --json | jq .verdict
+  weir run scenarios/quickstart.toml --set link.wan.rtt=50ms --trials 3
+
+Ctrl-C once drains and keeps what was measured; twice stops at once.")]
+pub struct Args {
+    /// Scenario file (TOML)
+    file: PathBuf,
+    /// Folder for results: DIR/NAME/UTC-TIME-ID
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// Run the scenario's short form, at most 60 s
+    #[arg(long)]
+    short: bool,
+    /// Print the summary document on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Change a value: step.NAME.key, link.NAME.key, site.NAME.key, sweep.DIMENSION, … (repeatable)
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    sets: Vec<String>,
+    /// Seed of everything random
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Repetitions of each point
+    #[arg(long)]
+    trials: Option<u32>,
+}
+
+/// Reads a scenario file whole, refusing what cannot be one.
+pub fn read_scenario(path: &Path) -> anyhow::Result<String> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot open the scenario {shown}"))?;
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read the scenario {shown}"))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        bail!("{shown} is larger than 1 MiB; a scenario is a few kilobytes of TOML");
+    }
+    String::from_utf8(bytes).with_context(|| format!("{shown} is not UTF-8 text; a scenario is a TOML file"))
+}
+
+/// Loads a plan, or prints every problem found, with its place, and gives the exit status.
+pub fn load_plan(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, i32>> {
+    let text = read_scenario(path)?;
+    match scenario::load(&text, &path.display().to_string(), overrides, &registry::workload_schemas()) {
+        Ok(plan) => Ok(Ok(plan)),
+        Err(errors) => {
+            eprintln!("{}", errors.render(std::io::stderr().is_terminal()));
+            Ok(Err(2))
+        }
+    }
+}
+
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let overrides =
+        Overrides { sets: args.sets.clone(), trials: args.trials, seed: args.seed, short: args.short };
+    let plan = match load_plan(&args.file, &overrides)? {
+        Ok(plan) => plan,
+        Err(status) => return Ok(status),
+    };
+    let total = planned_time(registry::workloads(), &plan)?;
+    needs::probe(LAB_NEEDS)?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let key = random_hex(32)?;
+    let folder = args.out.join(&plan.name).join(run_id()?);
+    let writer = Writer::create(&folder)?;
+    weir_sys::signal::count_interrupts();
+    let steps = plan.configurations.first().map_or(0, |configuration| configuration.steps.len());
+    if !args.json {
+        let count = plan.configurations.len();
+        let configurations = if count == 1 { String::new() } else { format!("{count} configurations × ") };
+        println!("{}: {}", plan.name, plan.about);
+        println!(
+            "plan: {configurations}{steps} step{} × {} trial{}, about {:.0} s of running; seed {}",
+            if steps == 1 { "" } else { "s" },
+            plan.trials,
+            if plan.trials == 1 { "" } else { "s" },
+            total.as_secs_f64().ceil(),
+            plan.seed
+        );
+    }
+    let mut progress = Progress::new(total, args.json);
+    let mut campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
+    let ran = campaign.run(&mut progress);
+    progress.finish();
+    ran.with_context(|| format!("the run ended early; what was measured is in {}", folder.display()))?;
+    finish(args, &plan, campaign, &folder)
+}
+
+fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -> anyhow::Result<i32> {
+    let metrics = registry::metrics();
+    let (criteria, mut verdict) = judge::judge(plan, &campaign.records, &metrics);
+    let mut warnings = std::mem::take(&mut campaign.warnings);
+    warnings.extend(plan.not_judged.iter().map(|text| format!("not judged in the short form: {text}")));
+    if weir_sys::signal::interrupts() > 0 {
+        warnings.push("the run was cut short by the user".to_owned());
+        if verdict == Verdict::Pass {
+            verdict = Verdict::Inconclusive;
+        }
+    }
+    let summary = Summary {
+        schema: SUMMARY_SCHEMA.to_owned(),
+        scenario: plan.name.clone(),
+        origin: plan.origin.clone(),
+        scale: plan.scale.clone(),
+        verdict,
+        criteria,
+        points: judge::summarise_run(plan, &campaign.records, &metrics),
+        warnings,
+        results: Some(folder.display().to_string()),
+    };
+    campaign.writer().summary(&summary)?;
+    let read = Folder::read(folder)?;
+    let report = campaign.writer().rendering("report.html", &weir_report::html(&read))?;
+    if args.json {
+        println!("{}", weir_report::json(&summary));
+    } else {
+        print!("{}", weir_report::terminal(&summary, shown()));
+        println!("report: {}", report.display());
+    }
+    Ok(match verdict {
+        Verdict::Pass => 0,
+        Verdict::Fail => 1,
+        Verdict::Inconclusive => 3,
+    })
+}
+
+/// `2026-11-21T08-15-30Z-1f3a`: sorts by time, and two runs of one second differ.
+fn run_id() -> anyhow::Result<String> {
+    let now = jiff::Timestamp::now();
+    Ok(format!("{}-{}", now.strftime("%Y-%m-%dT%H-%M-%SZ"), random_hex(2)?))
+}
+
+fn random_hex(bytes: usize) -> anyhow::Result<String> {
+    let mut random = vec![0; bytes];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut random))
+        .context("cannot read /dev/urandom")?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Colour only where a person looks; tables are made for 80 columns.
+fn shown() -> Style {
+    Style { color: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(), width: 80 }
+}

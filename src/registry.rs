@@ -1,0 +1,69 @@
+//! Joins the crates' slices; the only file that names every implementation crate.
+
+use weir_core::Param;
+use weir_core::metric::Metric;
+use weir_core::scenario::WorkloadSchema;
+use weir_seams::workload::WorkloadEntry;
+
+pub fn workloads() -> &'static [WorkloadEntry] {
+    weir_net::WORKLOADS
+}
+
+/// What the scenario decoder needs to know of the workloads.
+pub fn workload_schemas() -> Vec<WorkloadSchema> {
+    let schema = |entry: &WorkloadEntry| WorkloadSchema {
+        name: entry.name,
+        about: entry.about,
+        params: entry.params,
+        metrics: entry.build.metrics(),
+    };
+    let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
+    // Metrics that every step has, whatever its workload.
+    let metrics = crate::run::metrics::METRICS;
+    all.push(WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics });
+    all
+}
+
+/// Every metric that can be emitted: the workloads' own, and those of the run around them.
+pub fn metrics() -> Vec<Metric> {
+    let mut all: Vec<Metric> = crate::run::metrics::METRICS.to_vec();
+    for entry in workloads() {
+        for metric in entry.build.metrics() {
+            if !all.iter().any(|known| known.name == metric.name) {
+                all.push(*metric);
+            }
+        }
+    }
+    all
+}
+
+/// One member of a seam, as `weir list` shows it.
+pub struct Member {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub params: &'static [Param],
+}
+
+macro_rules! members {
+    ($slice:expr) => {
+        $slice
+            .iter()
+            .map(|entry| Member { name: entry.name, about: entry.about, params: entry.params })
+            .collect()
+    };
+}
+
+/// Seams that have members in this build, by the name `weir list` takes.
+pub const SEAMS: &[&str] = &["workload", "transport", "launcher", "sampler", "sink"];
+
+/// `None` for a seam that is not in `SEAMS`.
+pub fn members(seam: &str) -> Option<Vec<Member>> {
+    Some(match seam {
+        "workload" => members!(workloads()),
+        "transport" => members!(weir_transport::TRANSPORTS),
+        "launcher" => members!(weir_agent::launcher::LAUNCHERS),
+        "sampler" => members!(weir_telemetry::SAMPLERS),
+        "sink" => members!(weir_report::SINKS),
+        _ => return None,
+    })
+}

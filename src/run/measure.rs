@@ -1,0 +1,262 @@
+//! From the samples of a trial to rows and to the facts that name the limiting factor.
+
+use weir_core::Instant;
+use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, TransportFacts};
+use weir_core::fabric_page;
+use weir_core::record::{Histogram, Observed, Row, Series};
+use weir_core::topology::{DirectedLink, Topology};
+use weir_seams::workload::{FaultWindow, Outcome};
+
+/// A stretch of time in nanoseconds from the trial's start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+/// What is known of a step when its trial is over.
+pub struct Measured<'a> {
+    pub topology: &'a Topology,
+    pub pairs: &'a [(usize, usize)],
+    /// The whole step, drain included.
+    pub whole: Window,
+    pub steady: Window,
+    /// Timestamps from the trial's start.
+    pub series: &'a [Series],
+    pub faults: &'a [FaultWindow],
+    pub outcomes: &'a [Outcome],
+    /// Lateness histograms of the fabric's page before and after.
+    pub lateness: Option<(Vec<u64>, Vec<u64>)>,
+    pub core_count: usize,
+}
+
+/// A cumulative counter's growth within a window and the time it was really observed over; `None` with fewer than two
+/// samples in it.
+fn growth(series: &Series, window: Window) -> Option<(f64, f64)> {
+    let first = series.t_ns.partition_point(|t| *t < window.start_ns);
+    let end = series.t_ns.partition_point(|t| *t <= window.end_ns);
+    let last = end.checked_sub(1)?;
+    if last <= first {
+        return None;
+    }
+    let seconds = (series.t_ns[last] - series.t_ns[first]) as f64 / 1e9;
+    Some((series.value[last] - series.value[first], seconds))
+}
+
+/// A cumulative counter's growth over a window whose edges lie between samples: counted from the last sample before to
+/// the first after.
+fn growth_around(series: &Series, window: Window) -> f64 {
+    let first = series.t_ns.partition_point(|t| *t <= window.start_ns).saturating_sub(1);
+    let last = series.t_ns.partition_point(|t| *t < window.end_ns).min(series.t_ns.len().saturating_sub(1));
+    match (series.value.get(first), series.value.get(last)) {
+        (Some(before), Some(after)) => after - before,
+        _ => 0.0,
+    }
+}
+
+impl Measured<'_> {
+    fn find(&self, entity: &str, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.entity == entity && series.name == name)
+    }
+
+    /// Rows of the links, the fabric and the machine.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut row = |entity: &str, metric: &str, value: f64| {
+            let (entity, metric) = (entity.to_owned(), metric.to_owned());
+            rows.push(Row { entity, metric, value: Observed::Value(value) });
+        };
+        for link in self.topology.directed_links() {
+            let Some(port) = self.port(&link) else { continue };
+            if let Some(load) = port.load_ratio {
+                row(&link.name, "port.load_ratio", load);
+            }
+            let dropped = port.dropped_queue + port.dropped_loss + port.dropped_outage;
+            row(&link.name, "port.dropped_packets", dropped as f64);
+            if let Some((mean, _)) = self.queue(&link, self.steady) {
+                row(&link.name, "port.queue_bytes", mean);
+            }
+            if let Some((_, most)) = self.queue(&link, self.whole) {
+                row(&link.name, "port.queue_bytes_max", most);
+            }
+        }
+        if let Some(busy) = self.fabric_busy() {
+            row("trial", "fabric.busy_ratio", busy);
+        }
+        if let Some(idle) = self.machine_idle() {
+            row("trial", "machine.busy_ratio", 1.0 - idle);
+        }
+        let starts = self.outcomes.iter().map(|outcome| outcome.started_ns);
+        if let (Some(first), Some(last)) = (starts.clone().min(), starts.max()) {
+            row("trial", "control.start_spread_seconds", (last - first) as f64 / 1e9);
+        }
+        if let Some(histogram) = self.lateness_histogram() {
+            let (entity, metric) = ("trial".to_owned(), "fabric.lateness_seconds".to_owned());
+            rows.push(Row { entity, metric, value: Observed::Histogram(histogram) });
+        }
+        rows
+    }
+
+    /// Everything the limiting factor is named from.
+    pub fn facts(&self, transport: Option<TransportFacts>, in_lab: bool) -> Facts {
+        let links = self.topology.directed_links();
+        let mut on_path: Vec<usize> = Vec::new();
+        let mut one_way_seconds = f64::INFINITY;
+        for (from, to) in self.pairs {
+            for (from, to) in [(*from, *to), (*to, *from)] {
+                let path = self.topology.path(from, to).unwrap_or_default();
+                let delay: u64 = path.iter().map(|index| links[*index].delay_ns).sum();
+                one_way_seconds = one_way_seconds.min(delay as f64 / 1e9);
+                on_path.extend(path);
+            }
+        }
+        on_path.sort_unstable();
+        on_path.dedup();
+        let lateness_seconds = self
+            .lateness
+            .as_ref()
+            .and_then(|(before, after)| fabric_page::lateness_quantile_ns(before, after, 0.99))
+            .map(|ns| ns / 1e9);
+        Facts {
+            transport,
+            ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
+            emulator: in_lab.then(|| EmulatorFacts {
+                lateness_seconds,
+                one_way_seconds: if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 },
+                fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
+                machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
+            }),
+        }
+    }
+
+    fn port(&self, link: &DirectedLink) -> Option<PortFacts> {
+        let sent = self.find(&link.name, "port.wire_bytes")?;
+        let load_ratio = link.rate.and_then(|rate| {
+            let (bytes, seconds) = growth(sent, self.steady)?;
+            Some(bytes * 8.0 / (rate.as_f64() * seconds))
+        });
+        let dropped = |name: &str| {
+            self.find(&link.name, name).map_or(0.0, |series| growth_around(series, self.whole)) as u64
+        };
+        Some(PortFacts {
+            name: link.name.clone(),
+            load_ratio,
+            dropped_queue: dropped("port.dropped_queue_packets"),
+            dropped_loss: dropped("port.dropped_loss_packets"),
+            dropped_outage: dropped("port.dropped_outage_packets"),
+            missed_rate_ratio: self.missed_rate(link, sent).unwrap_or(0.0),
+        })
+    }
+
+    /// How far the link stayed below its rate over the longest stretch without faults in which its queue was never nearly
+    /// empty. Shorter stretches than 200 ms say nothing at a sampling interval of 10 ms.
+    fn missed_rate(&self, link: &DirectedLink, sent: &Series) -> Option<f64> {
+        const NEVER_EMPTY_BYTES: f64 = 65_536.0;
+        const STRETCH_NS: i64 = 200_000_000;
+        let rate = link.rate?.as_f64();
+        let queue = self.find(&link.name, "port.queue_bytes")?;
+        let undisturbed = |t: i64| !self.faults.iter().any(|fault| t >= fault.start_ns && t <= fault.end_ns);
+        let mut longest: Option<(usize, usize)> = None;
+        let mut begin: Option<usize> = None;
+        for index in 0..queue.t_ns.len().min(sent.t_ns.len()) {
+            let t = queue.t_ns[index];
+            let inside = t >= self.steady.start_ns && t <= self.steady.end_ns;
+            if inside && undisturbed(t) && queue.value[index] >= NEVER_EMPTY_BYTES {
+                let from = *begin.get_or_insert(index);
+                let span = |(from, to): (usize, usize)| queue.t_ns[to] - queue.t_ns[from];
+                if longest.is_none_or(|known| span((from, index)) > span(known)) {
+                    longest = Some((from, index));
+                }
+            } else {
+                begin = None;
+            }
+        }
+        let (from, to) = longest?;
+        let elapsed_ns = sent.t_ns[to] - sent.t_ns[from];
+        if elapsed_ns < STRETCH_NS {
+            return None;
+        }
+        let bits = (sent.value[to] - sent.value[from]) * 8.0;
+        // A packet more or less in the serialiser at the edges is not a miss.
+        let slack = 2.0 * 65_536.0 * 8.0;
+        Some((1.0 - (bits + slack) / (rate * elapsed_ns as f64 / 1e9)).max(0.0))
+    }
+
+    /// Mean and largest of the samples in a window.
+    fn queue(&self, link: &DirectedLink, window: Window) -> Option<(f64, f64)> {
+        let series = self.find(&link.name, "port.queue_bytes")?;
+        let inside = series.t_ns.iter().zip(&series.value);
+        let values: Vec<f64> = inside
+            .filter(|(t, _)| **t >= window.start_ns && **t <= window.end_ns)
+            .map(|(_, value)| *value)
+            .collect();
+        let most = values.iter().copied().reduce(f64::max)?;
+        Some((values.iter().sum::<f64>() / values.len() as f64, most))
+    }
+
+    fn fabric_busy(&self) -> Option<f64> {
+        let (busy, seconds) = growth(self.find("process.fabric", "cpu.process_seconds")?, self.steady)?;
+        Some(busy / seconds)
+    }
+
+    fn machine_idle(&self) -> Option<f64> {
+        let (busy, seconds) = growth(self.find("machine", "cpu.busy_seconds")?, self.steady)?;
+        Some((1.0 - busy / seconds / self.core_count.max(1) as f64).max(0.0))
+    }
+
+    fn lateness_histogram(&self) -> Option<Histogram> {
+        let (before, after) = self.lateness.as_ref()?;
+        let mut histogram = Histogram { min_ns: u64::MAX, ..Histogram::default() };
+        for (bucket, (after, before)) in after.iter().zip(before).enumerate() {
+            let count = after.saturating_sub(*before);
+            if count > 0 {
+                let value = fabric_page::lateness_bucket_ns(bucket) as u64;
+                histogram.value_ns.push(value);
+                histogram.count.push(count);
+                histogram.min_ns = histogram.min_ns.min(value);
+                histogram.max_ns = value;
+                histogram.sum_ns += value as f64 * count as f64;
+            }
+        }
+        (!histogram.count.is_empty()).then_some(histogram)
+    }
+}
+
+/// Moves timestamps from the machine's clock to the trial's.
+pub fn to_trial_clock(series: &mut [Series], trial_start: Instant) {
+    let start = i64::try_from(trial_start.as_ns()).unwrap_or(i64::MAX);
+    for t in series.iter_mut().flat_map(|series| &mut series.t_ns) {
+        *t -= start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(value_per_second: f64) -> Series {
+        let t_ns: Vec<i64> = (0..=100).map(|step| step * 10_000_000).collect();
+        let value = t_ns.iter().map(|t| *t as f64 / 1e9 * value_per_second).collect();
+        Series { t_ns, value, cumulative: true, ..Series::default() }
+    }
+
+    #[test]
+    fn growth_is_taken_over_the_time_really_observed() {
+        let (grown, seconds) =
+            growth(&counter(1000.0), Window { start_ns: 105_000_000, end_ns: 899_000_000 }).unwrap();
+        assert!((seconds - 0.78).abs() < 1e-9, "{seconds}");
+        assert!((grown / seconds - 1000.0).abs() < 1e-6);
+        assert_eq!(growth(&counter(1.0), Window { start_ns: 1, end_ns: 2 }), None);
+    }
+
+    #[test]
+    fn a_count_between_two_samples_is_not_lost_at_the_edges() {
+        let mut drops = counter(0.0);
+        for value in drops.value.iter_mut().skip(50) {
+            *value = 7.0;
+        }
+        // The seven fell between the samples at 490 and 500 ms.
+        assert_eq!(growth_around(&drops, Window { start_ns: 495_000_000, end_ns: 496_000_000 }), 7.0);
+        assert_eq!(growth_around(&drops, Window { start_ns: 510_000_000, end_ns: 600_000_000 }), 0.0);
+    }
+}

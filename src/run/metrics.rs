@@ -1,0 +1,71 @@
+//! Metrics of the run around the workloads: links, fabric, starts, and what the machine spent.
+
+use weir_core::metric::{Better, Metric, Scope};
+use weir_core::model;
+use weir_core::scenario::{Configuration, Step};
+
+pub static METRICS: &[Metric] = &[
+    Metric {
+        name: "port.load_ratio",
+        unit: "1",
+        better: Better::Neither,
+        scope: Scope::Port,
+        definition: "bytes a link's serialiser sent in the steady state, framing included, against what its rate allows",
+    },
+    Metric {
+        name: "port.dropped_packets",
+        unit: "packets",
+        better: Better::Lower,
+        scope: Scope::Port,
+        definition: "packets that a link dropped during the step: queue full, lost on the wire, or in an outage",
+    },
+    Metric {
+        name: "port.queue_bytes",
+        unit: "B",
+        better: Better::Lower,
+        scope: Scope::Port,
+        definition: "IP bytes waiting at a link, mean of the samples in the steady state",
+    },
+    Metric {
+        name: "port.queue_bytes_max",
+        unit: "B",
+        better: Better::Lower,
+        scope: Scope::Port,
+        definition: "IP bytes waiting at a link, largest sample during the step",
+    },
+    Metric {
+        name: "fabric.lateness_seconds",
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Operation,
+        definition: "written to the receiver minus planned departure, by the fabric's own clock, every delivery of the step; \
+                     upper edges of buckets a factor 2^(1/4) wide",
+    },
+    Metric {
+        name: "fabric.busy_ratio",
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "CPU time of the fabric's process against the steady state's length",
+    },
+    Metric {
+        name: "machine.busy_ratio",
+        unit: "1",
+        better: Better::Neither,
+        scope: Scope::Trial,
+        definition: "share of all cores' time that was not idle in the steady state, all processes of the machine",
+    },
+    Metric {
+        name: "control.start_spread_seconds",
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "latest minus earliest start of the step over its hosts, by their own clocks",
+    },
+];
+
+/// The framing ceiling of the sum of a step's flows, for workloads that fill a path.
+pub fn ceiling(configuration: &Configuration, step: &Step) -> Option<f64> {
+    (step.workload == "stream").then_some(())?;
+    model::total_ceiling(configuration, step)
+}

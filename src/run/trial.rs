@@ -1,0 +1,348 @@
+//! One trial of one configuration: faults on time, samplers around it, and records of its steps.
+
+use crate::run::environment::core_count;
+use crate::run::faults::{Occurrence, occurrences};
+use crate::run::measure::{Measured, Window, to_trial_clock};
+use crate::run::progress::Progress;
+use std::time::Duration;
+use weir_agent::Fleet;
+use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use weir_core::evidence::limiting_factor;
+use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
+use weir_core::record::{Row, SampleRecord, Series, TimelineEvent, TrialRecord};
+use weir_core::scenario::Configuration;
+use weir_core::{Instant, Values};
+use weir_lab::Lab;
+use weir_seams::sampler::Sampler;
+use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
+use weir_telemetry::cpu::{CoreSampler, ProcessSampler};
+use weir_telemetry::{PortSampler, Schedule};
+
+/// Samples of one series a trial at most; a longer trial is sampled more coarsely.
+const SAMPLES_MAX: u128 = 6_000;
+
+/// What a trial leaves behind.
+pub struct TrialOutput {
+    pub records: Vec<TrialRecord>,
+    pub samples: Vec<SampleRecord>,
+    pub timeline: Vec<TimelineEvent>,
+    /// Something broke that the next trial would meet again: the fabric is gone.
+    pub lab_broken: Option<String>,
+}
+
+pub struct TrialInput<'a> {
+    pub configuration: &'a Configuration,
+    pub jobs: &'a [StepJob<'a>],
+    pub trial: u32,
+    pub key: &'a str,
+    pub first_task: u64,
+    /// For the progress line: `trial 2/5`.
+    pub label: String,
+}
+
+struct Watch<'a> {
+    input: &'a TrialInput<'a>,
+    lab: &'a mut Lab,
+    progress: &'a mut Progress,
+    trial_start: Option<Instant>,
+    until: Instant,
+    step_start: Vec<Option<Instant>>,
+    /// Lateness histograms at the start and the end of each step.
+    lateness: Vec<(Vec<u64>, Vec<u64>)>,
+    injected: Vec<Occurrence>,
+    broken: Option<String>,
+    timeline: Vec<TimelineEvent>,
+}
+
+impl Watch<'_> {
+    fn lateness_now(&self) -> Vec<u64> {
+        let page = self.lab.page();
+        (0..LATENESS_BUCKETS).map(|bucket| page.get(LATENESS_START + bucket)).collect()
+    }
+
+    fn inject(&mut self, step: Option<usize>, origin: Instant) {
+        let mut changes = Vec::new();
+        for fault in self.input.configuration.faults.iter().filter(|fault| fault.step == step) {
+            let (found, of_links) = occurrences(fault, origin, self.until);
+            self.injected.extend(found);
+            changes.extend(of_links);
+        }
+        changes.sort_by_key(|change| change.at_ns);
+        if !changes.is_empty()
+            && let Err(error) = self.lab.schedule(&changes)
+        {
+            self.broken = Some(format!("faults could not be scheduled: {error}"));
+        }
+    }
+
+    fn event(&mut self, at: Instant, event: &str, step: Option<usize>, text: String) {
+        self.timeline.push(TimelineEvent {
+            at_ns: at.as_ns(),
+            utc: utc_of(at),
+            event: event.to_owned(),
+            configuration: Some(self.input.configuration.id.clone()),
+            trial: Some(self.input.trial),
+            step: step.map(|index| self.input.configuration.steps[index].name.clone()),
+            trial_ns: self.trial_start.map(|start| offset_ns(at, start)),
+            text,
+            data: serde_json::Map::new(),
+        });
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn trial_starts(&mut self, at: Instant) {
+        self.trial_start = Some(at);
+        // Faults that repeat are scheduled for as long as the trial could take, and forgotten when it ends.
+        let planned: Duration = self.input.jobs.iter().map(|job| job.estimate.duration).sum();
+        self.until = at + planned * 2 + Duration::from_secs(60);
+        self.inject(None, at);
+        self.event(at, "trial-start", None, format!("trial {} starts", self.input.trial));
+    }
+
+    fn step_starts(&mut self, step: usize, at: Instant) {
+        self.step_start[step] = Some(at);
+        self.lateness[step].0 = self.lateness_now();
+        self.inject(Some(step), at);
+        let name = self.input.jobs[step].name;
+        self.event(at, "step-start", Some(step), format!("step {name} starts"));
+        self.progress.begin(format!("{}  {name}", self.input.label));
+    }
+
+    fn step_ended(&mut self, step: usize, result: &StepResult) {
+        self.lateness[step].1 = self.lateness_now();
+        let at = result.ended.unwrap_or_else(weir_sys::clock::monotonic);
+        let text = match &result.failure {
+            Some(reason) => format!("step {} failed: {reason}", self.input.jobs[step].name),
+            None => format!("step {} ended", self.input.jobs[step].name),
+        };
+        self.event(at, if result.failure.is_some() { "step-failed" } else { "step-end" }, Some(step), text);
+        self.progress.end(self.input.jobs[step].estimate.duration);
+    }
+
+    fn progress(&mut self, step: usize, done: u64, now: Instant) {
+        let elapsed = self.step_start[step].map_or(Duration::ZERO, |start| now.since(start));
+        self.progress.moved(step, done, now, elapsed, self.input.jobs[step].estimate.duration);
+    }
+
+    fn interrupt(&mut self) -> Interrupt {
+        match weir_sys::signal::interrupts() {
+            0 => Interrupt::None,
+            1 => Interrupt::Drain,
+            _ => Interrupt::Now,
+        }
+    }
+
+    fn broken(&mut self) -> Option<String> {
+        if self.broken.is_none() {
+            self.broken = self.lab.failed();
+        }
+        self.broken.clone()
+    }
+}
+
+/// Real time of an instant of the monotonic clock: a label only.
+pub fn utc_of(at: Instant) -> String {
+    let now = jiff::Timestamp::now();
+    let ago = weir_sys::clock::monotonic().seconds_from(at);
+    let then = now.checked_sub(jiff::SignedDuration::from_secs_f64(ago)).unwrap_or(now);
+    format!("{then:.6}")
+}
+
+fn offset_ns(at: Instant, start: Instant) -> i64 {
+    (i128::from(at.as_ns()) - i128::from(start.as_ns())).clamp(i128::from(i64::MIN), i128::from(i64::MAX))
+        as i64
+}
+
+/// Samplers of everything around the workload, at intervals that keep a long trial's series bounded.
+fn samplers(lab: &Lab, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, Box<dyn Sampler>)> {
+    let planned: Duration = input.jobs.iter().map(|job| job.estimate.duration).sum();
+    let links = input.configuration.topology.directed_links();
+    let spread = |least: Duration, series: usize| {
+        let share = SAMPLES_MAX * 12 / (series.max(12) as u128);
+        let stretched =
+            Duration::from_nanos(u64::try_from(planned.as_nanos() / share.max(1)).unwrap_or(u64::MAX));
+        least.max(stretched)
+    };
+    let mut processes = fleet.processes();
+    processes.push(("fabric".to_owned(), lab.fabric_pid()));
+    processes.push(("coordinator".to_owned(), std::process::id()));
+    let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
+    let mut all: Vec<(Duration, Box<dyn Sampler>)> = vec![
+        (spread(Duration::from_millis(100), 12), Box::new(CoreSampler::default())),
+        (spread(Duration::from_millis(100), processes.len()), Box::new(ProcessSampler::new(&processes))),
+    ];
+    // Without descriptors left the links' series are missing, and what is not measured is left out of the records.
+    if let Ok(page) = lab.page().try_clone() {
+        let ports = PortSampler::new(Box::new(move |word| page.get(word)), names);
+        all.push((spread(Duration::from_millis(10), links.len()), Box::new(ports)));
+    }
+    all
+}
+
+/// Carries out one trial and makes its records.
+pub fn run(input: &TrialInput<'_>, lab: &mut Lab, fleet: &mut Fleet, progress: &mut Progress) -> TrialOutput {
+    let schedule = Schedule::start(samplers(lab, fleet, input));
+    let count = input.jobs.len();
+    let mut watch = Watch {
+        input,
+        lab,
+        progress,
+        trial_start: None,
+        until: Instant::NEVER,
+        step_start: vec![None; count],
+        lateness: vec![(Vec::new(), Vec::new()); count],
+        injected: Vec::new(),
+        broken: None,
+        timeline: Vec::new(),
+    };
+    let results = run_trial(fleet, input.jobs, input.key, input.first_task, &mut watch);
+    let ended = weir_sys::clock::monotonic();
+    watch.event(ended, "trial-end", None, format!("trial {} ends", input.trial));
+    let (lateness, injected, mut timeline) = (watch.lateness, watch.injected, watch.timeline);
+    let (trial_start, mut lab_broken) = (watch.trial_start.unwrap_or(ended), watch.broken);
+    // What is still scheduled belongs to this trial alone.
+    if lab_broken.is_none()
+        && let Err(error) = lab.reset()
+    {
+        lab_broken = Some(format!("the fabric does not take orders: {error}"));
+    }
+    let mut series = schedule.finish();
+    to_trial_clock(&mut series, trial_start);
+    let happened: Vec<Occurrence> = injected.into_iter().filter(|it| it.start < ended).collect();
+    for occurrence in &happened {
+        timeline.extend(ground_truth(occurrence, input, trial_start));
+    }
+    timeline.sort_by_key(|event| event.at_ns);
+    let faults: Vec<FaultWindow> = happened
+        .iter()
+        .map(|it| FaultWindow {
+            name: it.fault.clone(),
+            start_ns: offset_ns(it.start, trial_start),
+            end_ns: offset_ns(it.end, trial_start),
+        })
+        .collect();
+    let mut output = TrialOutput { records: Vec::new(), samples: Vec::new(), timeline, lab_broken };
+    for (index, result) in results.into_iter().enumerate() {
+        let (before, after) = lateness[index].clone();
+        let edges = (!before.is_empty() && !after.is_empty()).then_some((before, after));
+        record_step(input, index, result, trial_start, &series, &faults, edges, &mut output);
+    }
+    output
+}
+
+fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -> [TimelineEvent; 2] {
+    [("fault-start", it.start, "begins"), ("fault-end", it.end, "ends")].map(|(event, at, verb)| {
+        let mut data = serde_json::Map::new();
+        data.insert("fault".to_owned(), it.fault.clone().into());
+        data.insert("on".to_owned(), it.on.clone().into());
+        TimelineEvent {
+            at_ns: at.as_ns(),
+            utc: utc_of(at),
+            event: event.to_owned(),
+            configuration: Some(input.configuration.id.clone()),
+            trial: Some(input.trial),
+            step: None,
+            trial_ns: Some(offset_ns(at, trial_start)),
+            text: format!("fault {} on {}: {} {verb}", it.fault, it.on, it.what),
+            data,
+        }
+    })
+}
+
+/// The steady state of a step: after its warm-up and, where its duration is bounded, before its planned end.
+fn steady_window(values: &Values, estimate: Estimate, whole: Window) -> Window {
+    let warm_up = values.duration("warm_up").unwrap_or_default();
+    let start_ns = whole.start_ns + i64::try_from(warm_up.as_nanos()).unwrap_or(0);
+    let planned_end = whole.start_ns + i64::try_from(estimate.duration.as_nanos()).unwrap_or(i64::MAX / 2);
+    let end_ns = if estimate.duration_bounded { planned_end.min(whole.end_ns) } else { whole.end_ns };
+    Window { start_ns: start_ns.min(end_ns), end_ns }
+}
+
+#[allow(clippy::too_many_arguments)] // one caller; a struct would only move the list
+fn record_step(
+    input: &TrialInput<'_>,
+    index: usize,
+    mut result: StepResult,
+    trial_start: Instant,
+    series: &[Series],
+    faults: &[FaultWindow],
+    lateness: Option<(Vec<u64>, Vec<u64>)>,
+    output: &mut TrialOutput,
+) {
+    let (step, job) = (&input.configuration.steps[index], &input.jobs[index]);
+    let start = result.started.unwrap_or(trial_start);
+    let whole = Window {
+        start_ns: offset_ns(start, trial_start),
+        end_ns: offset_ns(result.ended.unwrap_or(start), trial_start),
+    };
+    for outcome in &mut result.outcomes {
+        to_trial_clock(&mut outcome.series, trial_start);
+    }
+    let of_step: Vec<FaultWindow> = faults
+        .iter()
+        .filter(|fault| fault.start_ns < whole.end_ns && fault.end_ns > whole.start_ns)
+        .cloned()
+        .collect();
+    let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &of_step };
+    let derived = job.workload.derive(&context, &result.outcomes);
+    let measured = Measured {
+        topology: &input.configuration.topology,
+        pairs: &step.pairs,
+        whole,
+        steady: steady_window(&step.values, job.estimate, whole),
+        series,
+        faults: &of_step,
+        outcomes: &result.outcomes,
+        lateness,
+        core_count: core_count(),
+    };
+    let factor = limiting_factor(&measured.facts(derived.transport, true));
+    let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
+    rows.extend(derived.rows);
+    rows.extend(measured.rows());
+    let failures = result
+        .outcomes
+        .iter()
+        .flat_map(|it| it.failures.iter().map(|text| format!("host {}: {text}", it.host)));
+    let reason = result.failure.clone().or(derived.invalid).or_else(|| failures.clone().next());
+    let mut granted = serde_json::Map::new();
+    for outcome in &mut result.outcomes {
+        granted.append(&mut outcome.granted);
+    }
+    let sample = |series: Series| SampleRecord {
+        point: step.point.clone(),
+        trial: input.trial,
+        step: step.name.clone(),
+        series,
+    };
+    let own = result.outcomes.iter_mut().flat_map(|outcome| std::mem::take(&mut outcome.series));
+    output.samples.extend(own.chain(derived.series).map(sample));
+    output.samples.extend(series.iter().filter_map(|all| cut(all, whole)).map(sample));
+    output.records.push(TrialRecord {
+        point: step.point.clone(),
+        configuration: input.configuration.id.clone(),
+        step: step.name.clone(),
+        trial: input.trial,
+        valid: reason.is_none(),
+        reason,
+        start_ns: whole.start_ns,
+        end_ns: whole.end_ns,
+        limiting_factor: factor,
+        rows,
+        granted,
+    });
+}
+
+/// The part of a series that belongs to a step; `None` when nothing happened in it.
+fn cut(series: &Series, window: Window) -> Option<Series> {
+    let first = series.t_ns.partition_point(|t| *t < window.start_ns);
+    let end = series.t_ns.partition_point(|t| *t <= window.end_ns);
+    let value = &series.value[first..end];
+    let idle = value.iter().all(|it| it.to_bits() == value[0].to_bits());
+    (end > first && !(idle && series.name.starts_with("port."))).then(|| Series {
+        t_ns: series.t_ns[first..end].to_vec(),
+        value: value.to_vec(),
+        ..Series { t_ns: Vec::new(), value: Vec::new(), ..series.clone() }
+    })
+}

@@ -1,0 +1,160 @@
+//! `weir net`: between any two processes, with a key where anyone could come.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Child;
+use std::time::Duration;
+use support::{finish_within, ran, run, start, turn, weir};
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+struct Server {
+    child: Child,
+    at: String,
+}
+
+impl Server {
+    fn begin(more: &[&str]) -> Server {
+        let at = format!("127.0.0.1:{}", free_port());
+        let child = start(weir().args(["net", "serve", "--listen", &at]).args(more));
+        support::eventually("the server listens", Duration::from_secs(5), || TcpStream::connect(&at).is_ok());
+        Server { child, at }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn measured(arguments: &[&str]) -> Value {
+    let ran = run(arguments);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let summary: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}", ran.stdout));
+    let schema: Value = serde_json::from_str(include_str!("../docs/specs/summary.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let problems: Vec<String> = validator.iter_errors(&summary).map(|error| error.to_string()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    summary
+}
+
+#[test]
+fn stream_and_latency_give_the_summary_document_and_lists_are_sweeps() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let summary = measured(&["net", "stream", &server.at, "--streams", "1,4", "--duration", "1s", "--json"]);
+    let points = summary["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    for point in points {
+        let goodput = &point["metrics"]["stream.total_goodput_bits_per_second"]["mean"];
+        assert!(goodput.as_f64().unwrap() > 1e8, "{point:#}");
+    }
+    for direction in ["down", "both"] {
+        let at = &server.at;
+        let summary =
+            measured(&["net", "stream", at, "--direction", direction, "--duration", "1s", "--json"]);
+        assert!(
+            summary["points"][0]["metrics"]["stream.total_goodput_bits_per_second"]["mean"].as_f64().unwrap()
+                > 1e8
+        );
+    }
+    let summary = measured(&["net", "latency", &server.at, "--size", "64B", "--count", "500", "--json"]);
+    let latency = &summary["points"][0]["metrics"]["latency.round_trip_seconds"];
+    assert_eq!(latency["n"], 500);
+    assert!((1e-6..0.01).contains(&latency["median"].as_f64().unwrap()), "{latency}");
+}
+
+#[test]
+fn anyone_may_come_only_where_the_user_said_so() {
+    let refused = run(&["net", "serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(refused.status, 2);
+    assert!(refused.stderr.contains("--key-file") && refused.stderr.contains("--open"), "{}", refused.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let (key, other, short) =
+        (folder.path().join("key"), folder.path().join("other"), folder.path().join("short"));
+    fs::write(&key, [7u8; 32]).unwrap();
+    fs::write(&other, [8u8; 32]).unwrap();
+    fs::write(&short, [7u8; 15]).unwrap();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    assert_eq!(run(&["net", "serve", "--listen", "127.0.0.1:0", "--key-file", &path(&short)]).status, 2);
+    let server = Server::begin(&["--key-file", &path(&key)]);
+    let measure = |more: &[&str]| {
+        let mut arguments = vec!["net", "latency", server.at.as_str(), "--count", "10", "--json"];
+        arguments.extend(more);
+        run(&arguments)
+    };
+    assert_eq!(measure(&[]).status, 2, "without a key");
+    assert_eq!(measure(&["--key-file", &path(&other)]).status, 2, "with another key");
+    assert_eq!(measure(&["--key-file", &path(&key)]).status, 0, "with the key");
+}
+
+#[test]
+fn a_port_in_use_and_a_host_that_is_not_there_are_errors_in_words() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let ran = run(&["net", "serve", "--listen", &at]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.stderr.contains(&at) && ran.stderr.contains("in use"), "{}", ran.stderr);
+    drop(taken);
+    let ran = run(&["net", "latency", &at, "--count", "10"]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.stderr.contains(&at), "{}", ran.stderr);
+}
+
+#[test]
+fn garbage_scanners_and_silent_peers_do_not_disturb_a_measurement() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let mut silent = Vec::new();
+    for _ in 0..50 {
+        silent.push(TcpStream::connect(&server.at).unwrap());
+    }
+    let garbage: [&[u8]; 5] =
+        [b"GET / HTTP/1.0\r\n\r\n", &[0xff; 512], &[0; 512], b"WEIR", &[0, 0, 0, 0, 0, 0, 0, 0x80]];
+    let child = start(weir().args(["net", "stream", &server.at, "--duration", "2s", "--json"]));
+    for round in 0..200 {
+        if let Ok(mut stream) = TcpStream::connect(&server.at) {
+            let _ = stream.write_all(garbage[round % garbage.len()]);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ran = ran(finish_within(child, Duration::from_secs(20)));
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    drop(silent);
+    // And the next one is served as well.
+    measured(&["net", "latency", &server.at, "--count", "10", "--json"]);
+}
+
+#[test]
+fn a_server_that_is_told_to_end_ends() {
+    let server = Server::begin(&[]);
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-TERM", &server.child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut server = server;
+    support::eventually("it ends", Duration::from_secs(5), || server.child.try_wait().unwrap().is_some());
+}
+
+#[test]
+fn the_table_for_people_fits_eighty_columns() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let child = start(weir().args(["net", "stream", &server.at, "--streams", "2", "--duration", "1s"]));
+    let output = finish_within(child, Duration::from_secs(20));
+    for line in BufReader::new(&output.stdout[..]).lines() {
+        let line = line.unwrap();
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}

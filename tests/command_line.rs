@@ -1,0 +1,130 @@
+//! What a user meets before anything starts: help, checks, refusals.
+
+mod support;
+
+use std::fs;
+use support::{run, scenario, stream_step};
+
+fn refused(text: &str, more: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.toml");
+    fs::write(&file, text).unwrap();
+    let mut arguments = vec!["check", file.to_str().unwrap()];
+    arguments.extend(more);
+    let ran = run(&arguments);
+    assert_eq!(ran.status, 2, "stdout: {}\nstderr: {}", ran.stdout, ran.stderr);
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    ran.stderr
+}
+
+#[test]
+fn the_help_fits_a_screen_and_every_command_has_an_example() {
+    let help = run(&["--help"]);
+    assert_eq!(help.status, 0);
+    assert!(help.stdout.lines().count() <= 40, "{}", help.stdout);
+    for command in ["run", "check", "explain", "list", "report"] {
+        let text = run(&[command, "--help"]).stdout;
+        assert!(text.contains("Example"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn the_shipped_scenarios_pass_the_check() {
+    for entry in fs::read_dir(support::repository().join("scenarios")).unwrap() {
+        let path = entry.unwrap().path();
+        let ran = run(&["check", path.to_str().unwrap()]);
+        assert_eq!(ran.status, 0, "{}: {}", path.display(), ran.stderr);
+        let widest = ran.stdout.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(widest <= 80, "{} columns in\n{}", widest, ran.stdout);
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_refused_with_its_place_and_the_nearest_name() {
+    let text = scenario("rate = \"1Gbit/s\"\nrtt = \"16ms\"", &stream_step("strems = 4"));
+    let line = text.lines().position(|line| line.starts_with("strems")).unwrap() + 1;
+    let error = refused(&text, &[]);
+    assert!(error.contains(&format!(":{line}:1")), "{error}");
+    assert!(error.contains("streams"), "{error}");
+}
+
+#[test]
+fn hostile_names_and_values_are_refused_and_never_reach_a_shell_or_a_path() {
+    let good = scenario("rate = \"1Gbit/s\"\nrtt = \"16ms\"", &stream_step(""));
+    for name in ["../../x", "<script>alert(1)</script>", "-oProxyCommand=touch /tmp/x", "A", "", "ü", "a b"]
+    {
+        refused(&good.replace("name = \"sibling\"", &format!("name = {name:?}")), &[]);
+        refused(&good.replace("name = \"load\"", &format!("name = {name:?}")), &[]);
+        refused(&good.replace("\"left\"", &format!("{name:?}")), &[]);
+    }
+    for set in
+        ["step.load.streams=0", "step.load.nothing=1", "link.wan.rate=fast", "=", "step", "sweep.x=[1]"]
+    {
+        refused(&good, &["--set", set]);
+    }
+}
+
+#[test]
+fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("big.toml");
+    fs::write(&file, "# comment\n".repeat(1 << 20)).unwrap();
+    let ran = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.stderr.contains("1 MiB"), "{}", ran.stderr);
+    let mut state = 1u64;
+    for _ in 0..20 {
+        let bytes: Vec<u8> = (0..4096)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) as u8
+            })
+            .collect();
+        fs::write(&file, bytes).unwrap();
+        let ran = run(&["run", file.to_str().unwrap()]);
+        assert_eq!(ran.status, 2);
+        assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    }
+    fs::write(&file, "").unwrap();
+    assert_eq!(run(&["check", file.to_str().unwrap()]).status, 2);
+    assert_eq!(run(&["check", "/nowhere/at/all.toml"]).status, 2);
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_by_name() {
+    let link = "rate = \"1Gbit/s\"\nrtt = \"16ms\"\njitter = \"1ms\"";
+    let error = refused(&scenario(link, &stream_step("")), &[]);
+    assert!(error.contains("jitter") && error.contains("not yet"), "{error}");
+}
+
+#[test]
+fn lists_are_arrays_of_name_about_and_params() {
+    for seam in ["workload", "transport", "launcher", "sampler", "sink"] {
+        let ran = run(&["list", seam, "--json"]);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        let members: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        for member in members.as_array().unwrap() {
+            assert!(member["name"].is_string() && member["about"].is_string() && member["params"].is_array());
+        }
+        assert!(!members.as_array().unwrap().is_empty(), "{seam}");
+    }
+    assert_eq!(run(&["list", "nothing"]).status, 2);
+}
+
+#[test]
+fn explain_knows_every_table_and_corrects_a_slip() {
+    let ran = run(&["explain", "lab.link.rtt"]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("rtt"), "{}", ran.stdout);
+    let ran = run(&["explain", "lab.link.rt"]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.stderr.contains("rtt"), "{}", ran.stderr);
+}
+
+#[test]
+fn completions_and_manual_pages_come_from_the_same_source() {
+    assert!(run(&["generate", "completion", "bash"]).stdout.contains("weir"));
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(run(&["generate", "man", folder.path().to_str().unwrap()]).status, 0);
+    assert!(folder.path().join("weir-run.1").exists());
+}
