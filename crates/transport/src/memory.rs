@@ -138,9 +138,12 @@ struct Waiting {
     arrived: Condvar,
 }
 
+/// The last number given, and who listens.
+type Listeners = (u64, BTreeMap<u64, Arc<Waiting>>);
+
 /// Listeners of this process by number; the address is `memory:NUMBER`.
-fn listeners() -> &'static Mutex<(u64, BTreeMap<u64, Arc<Waiting>>)> {
-    static LISTENERS: OnceLock<Mutex<(u64, BTreeMap<u64, Arc<Waiting>>)>> = OnceLock::new();
+fn listeners() -> &'static Mutex<Listeners> {
+    static LISTENERS: OnceLock<Mutex<Listeners>> = OnceLock::new();
     LISTENERS.get_or_init(Mutex::default)
 }
 

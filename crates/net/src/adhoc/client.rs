@@ -190,10 +190,10 @@ fn watch(
             1 => {
                 stopped = true;
                 control.stop();
-                if far_outcome.is_none() {
-                    if let Err(error) = server.send(&FromClient::Stop) {
-                        return give_up(error);
-                    }
+                if far_outcome.is_none()
+                    && let Err(error) = server.send(&FromClient::Stop)
+                {
+                    return give_up(error);
                 }
             }
             _ => return give_up(AdhocError::new("stopped by the user")),

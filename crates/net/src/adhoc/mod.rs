@@ -2,9 +2,12 @@
 //! connection (JSON frames) and the data connections; `docs/specs/net-protocol.md` says how.
 
 pub mod client;
+pub mod exposure;
 pub mod message;
 pub mod server;
-pub mod session;
+mod session;
+pub mod summary;
+pub mod table;
 #[cfg(test)]
 mod tests;
 

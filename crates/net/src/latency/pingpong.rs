@@ -243,7 +243,7 @@ enum Received {
 }
 
 fn cancelled() -> io::Error {
-    io::Error::new(ErrorKind::Other, "aborted")
+    io::Error::other("aborted")
 }
 
 /// Fills `message`. One call when all is well; the clock is looked at only after a time-out of the call.

@@ -44,8 +44,8 @@ pub struct Load {
 }
 
 pub enum Half {
-    Send(Sender),
-    Receive(Receiver),
+    Send(Box<Sender>),
+    Receive(Box<Receiver>),
 }
 
 impl Half {
@@ -109,9 +109,16 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
         .into_iter()
         .map(|Flow { spec, stream }| {
             if spec.sends {
-                Half::Send(Sender::new(spec.entity, stream, &schedule, bytes, capacity, interval_ns))
+                Half::Send(Box::new(Sender::new(
+                    spec.entity,
+                    stream,
+                    &schedule,
+                    bytes,
+                    capacity,
+                    interval_ns,
+                )))
             } else {
-                Half::Receive(Receiver::new(spec.entity, stream, &schedule, capacity, interval_ns))
+                Half::Receive(Box::new(Receiver::new(spec.entity, stream, &schedule, capacity, interval_ns)))
             }
         })
         .collect();
@@ -269,13 +276,13 @@ impl Shared<'_> {
 /// One flow on its own thread: the calls block, which costs one system call a block.
 fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8]) -> io::Result<()> {
     let limit = shared.interval.clamp(LOOK_MIN, LOOK);
-    match half {
-        Half::Send(Sender { stream, .. }) | Half::Receive(Receiver { stream, .. }) => {
-            stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(limit))?;
-            stream.set_write_timeout(Some(limit))?;
-        }
-    }
+    let stream = match half {
+        Half::Send(sender) => &sender.stream,
+        Half::Receive(receiver) => &receiver.stream,
+    };
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
     let schedule = &shared.schedule;
     let mut end_ns = schedule.end_ns;
     while !half.done() && !shared.control.aborted() {

@@ -65,8 +65,8 @@ pub fn assemble(
     let mut body = StreamBody { cpu_ns, interval_ns: nanoseconds(interval), ..StreamBody::default() };
     for half in halves {
         match half {
-            Half::Receive(receiver) => receiver_part(&mut outcome, &mut body, schedule, receiver),
-            Half::Send(sender) => sender_part(&mut outcome, &mut body, schedule, sender),
+            Half::Receive(receiver) => receiver_part(&mut outcome, &mut body, schedule, *receiver),
+            Half::Send(sender) => sender_part(&mut outcome, &mut body, schedule, *sender),
         }
     }
     if interval != load.plan.interval {

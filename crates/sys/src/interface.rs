@@ -1,0 +1,70 @@
+//! The network interfaces of the namespace the caller is in.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// `ARPHRD_NONE`: no link-layer addresses; TUN devices have it.
+pub const HARDWARE_NONE: u16 = 0xfffe;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// `ARPHRD_…`; `None` when the kernel did not tell.
+    pub hardware_type: Option<u16>,
+    pub ipv4: Vec<Ipv4Addr>,
+}
+
+/// All interfaces by name.
+pub fn interfaces() -> io::Result<BTreeMap<String, Interface>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // Safety: the pointer is valid for the call, which stores a list there that `freeifaddrs` takes back below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut all: BTreeMap<String, Interface> = BTreeMap::new();
+    let mut next = first;
+    while !next.is_null() {
+        // Safety: `next` is an element of the list, which lives until it is freed below.
+        let entry = unsafe { &*next };
+        // Safety: the name is a C string of the same list.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        let interface = all.entry(name).or_default();
+        if !entry.ifa_addr.is_null() {
+            // Safety: every address starts with its family.
+            match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
+                libc::AF_PACKET => {
+                    // Safety: the family says that it is a `sockaddr_ll`; it may not be aligned as one.
+                    let link: libc::sockaddr_ll = unsafe { std::ptr::read_unaligned(entry.ifa_addr.cast()) };
+                    interface.hardware_type = Some(link.sll_hatype);
+                }
+                libc::AF_INET => {
+                    // Safety: the family says that it is a `sockaddr_in`; it may not be aligned as one.
+                    let v4: libc::sockaddr_in = unsafe { std::ptr::read_unaligned(entry.ifa_addr.cast()) };
+                    interface.ipv4.push(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()));
+                }
+                _ => {}
+            }
+        }
+        next = entry.ifa_next;
+    }
+    // Safety: `first` came from `getifaddrs` and nothing of the list is used after this.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_has_its_address_and_is_no_tun_device() {
+        let all = interfaces().unwrap();
+        let Some(lo) = all.get("lo").filter(|lo| !lo.ipv4.is_empty()) else {
+            eprintln!("skipped: the loopback interface is down here");
+            return;
+        };
+        assert!(lo.ipv4.contains(&Ipv4Addr::LOCALHOST));
+        assert_ne!(lo.hardware_type, Some(HARDWARE_NONE));
+    }
+}
