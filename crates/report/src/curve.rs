@@ -9,8 +9,10 @@ const COLUMNS_MAX: usize = 440;
 const BACKGROUND_COLUMNS_MAX: usize = 300;
 /// Columns kept of a whole folder: 40 bytes each. A run with more series than that keeps those it listed first.
 const FOLDER_COLUMNS_MAX: usize = 1_500_000;
-/// Timestamps on which the flows of a trial are added up.
-const SUM_TIMES_MAX: usize = 4_000;
+/// Timestamps on which the flows of a trial are added up: ten seconds at 1 ms and some; fewer once half of what may be kept
+/// is.
+const SUM_TIMES_MAX: usize = 12_000;
+const SUM_TIMES_LATER_MAX: usize = 1_500;
 
 /// A stretch of a series: mean, and the extremes of the single values in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +42,22 @@ impl Curve {
     }
     pub fn low(&self) -> f64 {
         self.columns.iter().fold(f64::INFINITY, |least, column| least.min(column.low))
+    }
+    /// At most `most` columns, neighbours joined; means stay weighted by the time they cover.
+    pub fn thinned(&self, most: usize) -> Curve {
+        let stride = self.columns.len().div_ceil(most.max(1)).max(1);
+        let joined = self.columns.chunks(stride).map(|columns| {
+            let covers = |column: &Column| (column.end_ns - column.start_ns).max(1.0);
+            let weight: f64 = columns.iter().map(covers).sum();
+            Column {
+                start_ns: columns[0].start_ns,
+                end_ns: columns[columns.len() - 1].end_ns,
+                mean: columns.iter().map(|column| column.mean * covers(column) / weight).sum(),
+                low: columns.iter().map(|column| column.low).fold(f64::INFINITY, f64::min),
+                high: columns.iter().map(|column| column.high).fold(f64::NEG_INFINITY, f64::max),
+            }
+        });
+        Curve { columns: joined.collect(), entity: self.entity.clone(), unit: self.unit.clone(), ..*self }
     }
     pub fn flat_zero(&self) -> bool {
         self.columns.iter().all(|column| column.low == 0.0 && column.high == 0.0)
@@ -110,13 +128,17 @@ impl Curves {
         let series = &samples.series;
         let key = (samples.point.clone(), series.name.clone(), samples.trial);
         if !self.sums.contains_key(&key) {
-            let stride = series.t_ns.len().div_ceil(SUM_TIMES_MAX).max(1);
+            let early = self.column_count < FOLDER_COLUMNS_MAX / 2;
+            let most = if early { SUM_TIMES_MAX } else { SUM_TIMES_LATER_MAX };
+            let stride = series.t_ns.len().div_ceil(most).max(1);
             let t_ns: Vec<f64> = series.t_ns.iter().step_by(stride).map(|t| *t as f64).collect();
-            if self.column_count + t_ns.len() > FOLDER_COLUMNS_MAX {
+            // A timestamp and a value, where a column has five numbers.
+            let columns = t_ns.len() / 2;
+            if self.column_count + columns > FOLDER_COLUMNS_MAX {
                 self.left_out += 1;
                 return;
             }
-            self.column_count += t_ns.len();
+            self.column_count += columns;
             let value = vec![0.0; t_ns.len()];
             self.sums.insert(key.clone(), Sum { unit: series.unit.clone(), flow_count: 0, t_ns, value });
         }

@@ -14,6 +14,8 @@ use weir_core::units::human;
 const LINES_MAX: usize = 16;
 /// Lines of ports, hosts and the like, which have names of their own in a legend.
 const NAMED_LINES_MAX: usize = 8;
+/// Columns of each line where there are many.
+const CROWDED_COLUMNS_MAX: usize = 220;
 const PANELS_MAX: usize = 9;
 const TABLE_ROWS: usize = 40;
 
@@ -69,6 +71,8 @@ pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
         return out;
     }
     names.sort_by_key(|name| (ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()), *name));
+    // A long timeline is searched once a trial, not once a plot.
+    let mut stages: BTreeMap<u32, Option<Stage>> = BTreeMap::new();
     let (mut zero, mut further) = (Vec::new(), Vec::new());
     let mut drawn = 0;
     for name in names {
@@ -80,11 +84,25 @@ pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
             further.push(name);
         } else {
             drawn += 1;
-            if !sums.is_empty() {
-                put!(&mut out, total(folder, point, name, &sums));
+            for trial in sums
+                .first()
+                .map(|(front, _)| front.trial)
+                .into_iter()
+                .chain(curves.first().map(|it| it.trial))
+            {
+                stages.entry(trial).or_insert_with(|| stage(folder, point, trial));
+            }
+            let stage_of = |trial: u32| stages.get(&trial).and_then(Option::as_ref);
+            if let Some((front, _)) = sums.first()
+                && let Some(stage) = stage_of(front.trial)
+            {
+                put!(&mut out, total(point, name, &sums, stage));
             }
             if curves.len() > 1 || sums.is_empty() {
-                put!(&mut out, singles(folder, point, name, curves));
+                let stage = curves.first().and_then(|first| stage_of(first.trial));
+                if let Some(stage) = stage {
+                    put!(&mut out, singles(folder, point, name, curves, stage));
+                }
             }
         }
     }
@@ -213,10 +231,9 @@ fn spread(frame: &Frame, curve: &Curve, start_ns: f64) -> Option<Html> {
 }
 
 /// Goodput of all flows together: the emphasised trial in front, the others thin behind it.
-fn total(folder: &Folder, point: &Point<'_>, name: &str, sums: &[(Curve, usize)]) -> Html {
+fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) -> Html {
     let mut out = Html::new();
     let Some((front, flows)) = sums.first() else { return out };
-    let Some(stage) = stage(folder, point, front.trial) else { return out };
     let ceiling = point.plan.and_then(|plan| plan.ceiling_bits_per_second).filter(|_| front.unit == "bit/s");
     // The extremes of single samples may be far above (a burst after a gap): the means decide the axis, the spread is
     // clipped to what fits within a third more.
@@ -229,7 +246,7 @@ fn total(folder: &Folder, point: &Point<'_>, name: &str, sums: &[(Curve, usize)]
     let title = spoken(name).unwrap_or(name);
     let mut svg =
         frame.begin(&format!("{title} over time, {}", point.id), "time from the step’s start", title);
-    draw_bands(&mut svg, &frame, &stage);
+    draw_bands(&mut svg, &frame, stage);
     if let Some(ceiling) = ceiling {
         let at = frame.py(ceiling);
         put!(
@@ -278,10 +295,10 @@ fn total(folder: &Folder, point: &Point<'_>, name: &str, sums: &[(Curve, usize)]
     if sums.len() > 1 {
         put!(&mut out, "; thin: ", T(plural(sums.len() - 1, "other trial", "other trials")));
     }
-    put!(&mut out, ". ", resolution(front), T(fault_words(&stage)), "</figcaption>");
+    put!(&mut out, ". ", resolution(front), T(fault_words(stage)), "</figcaption>");
     let shown: Vec<(String, &Curve)> =
         sums.iter().take(8).map(|(curve, _)| (format!("trial {}", curve.trial), curve)).collect();
-    put!(&mut out, table(&shown, &stage, point), "</figure>\n");
+    put!(&mut out, table(&shown, stage, point), "</figure>\n");
     out
 }
 
@@ -309,10 +326,9 @@ fn resolution(curve: &Curve) -> Html {
 }
 
 /// Every entity's own curve, one trial: flows, ports, hosts.
-fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve]) -> Html {
+fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve], stage: &Stage) -> Html {
     let mut out = Html::new();
     let Some(first) = curves.first() else { return out };
-    let Some(stage) = stage(folder, point, first.trial) else { return out };
     let flows = curves.iter().all(|curve| curve.entity.starts_with("flow."));
     let mut ranked: Vec<&Curve> =
         curves.iter().filter(|curve| !curve.flat_zero() && !curve.columns.is_empty()).collect();
@@ -325,9 +341,16 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve]) -> 
     let low = ranked.iter().map(|curve| curve.low()).fold(f64::INFINITY, f64::min);
     let high =
         ranked.iter().flat_map(|curve| &curve.columns).map(|it| it.mean).fold(f64::NEG_INFINITY, f64::max);
+    // Where there is one line its extremes are drawn too; those far above all means are clipped.
+    let high = match ranked.as_slice() {
+        [only] => only.high().min(high * 1.5).max(high),
+        _ => high,
+    };
     // Round trips and the like vary little around a value far from zero; rates and depths are read from zero.
     let from_zero = !(first.unit == "s" && low > 0.0 && low > high * 0.5);
     let low = if from_zero { low.min(0.0) } else { low };
+    let limit = queue_limit(folder, point, name, &ranked);
+    let high = limit.map_or(high, |limit| high.max(limit));
     let axes = (Axis::exact(0.0, stage.seconds, "s", 8), Axis::linear(low, high, &first.unit, 4, from_zero));
     let (Some(x), Some(y)) = axes else { return out };
     let frame = Frame::new(940.0, 210.0, x, y);
@@ -335,8 +358,27 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve]) -> 
     let y_title = if flows && ranked.len() > 1 { format!("{title} of each flow") } else { title.to_owned() };
     let mut svg =
         frame.begin(&format!("{y_title} over time, {}", point.id), "time from the step’s start", &y_title);
-    draw_bands(&mut svg, &frame, &stage);
-    for (index, curve) in ranked.iter().enumerate() {
+    draw_bands(&mut svg, &frame, stage);
+    if let Some(limit) = limit {
+        let (at, end) = (frame.py(limit), frame.width - frame.right);
+        put!(&mut svg, "<path class=ceiling d=\"M", frame.left, " ", at, "H", end, "\"/>");
+        put!(
+            &mut svg,
+            "<text class=soft text-anchor=end x=",
+            end - 2.0,
+            " y=",
+            at - 5.0,
+            ">the queue’s size</text>"
+        );
+    }
+    if let [only] = ranked.as_slice()
+        && let Some(spread) = spread(&frame, &clipped(only, frame.y.high), stage.start_ns)
+    {
+        put!(&mut svg, "<path class=\"spread f0\" d=\"", spread, "Z\"/>");
+    }
+    let columns = if ranked.len() > 4 { CROWDED_COLUMNS_MAX } else { usize::MAX };
+    let thinned: Vec<Curve> = ranked.iter().map(|curve| curve.thinned(columns)).collect();
+    for (index, curve) in thinned.iter().enumerate() {
         put!(
             &mut svg,
             "<path class=\"curve ",
@@ -371,14 +413,28 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve]) -> 
         put!(&mut out, ", ", T(&only.entity));
     }
     put!(&mut out, ", trial ", first.trial as usize, " <code>", T(name), "</code>. ");
+    if let [only] = ranked.as_slice() {
+        put!(&mut out, resolution(only), " ");
+    }
     if left_out > 0 {
         put!(&mut out, "The ", ranked.len(), " with the highest values; ", left_out, " more are recorded. ");
     }
-    put!(&mut out, T(fault_words(&stage).trim_start()), "</figcaption>");
+    put!(&mut out, T(fault_words(stage).trim_start()), "</figcaption>");
     let shown: Vec<(String, &Curve)> =
         ranked.iter().map(|curve| (short_entity(&curve.entity, curves), *curve)).collect();
-    put!(&mut out, table(&shown, &stage, point), "</figure>\n");
+    put!(&mut out, table(&shown, stage, point), "</figure>\n");
     out
+}
+
+/// The size of the queue drawn, where it is one link's between sites.
+fn queue_limit(folder: &Folder, point: &Point<'_>, name: &str, curves: &[&Curve]) -> Option<f64> {
+    let ([only], "port.queue_bytes") = (curves, name) else { return None };
+    let (link, direction) = only.entity.strip_prefix("link.")?.rsplit_once('.')?;
+    let configurations = &folder.plan.as_ref()?.configurations;
+    let of_point = configurations.iter().find(|it| it.steps.iter().any(|step| step.point == point.id))?;
+    let link = of_point.topology.links.iter().find(|it| it.name == link)?;
+    let direction = if direction == "forward" { &link.forward } else { &link.backward };
+    direction.queue.bytes.map(|bytes| bytes.0 as f64)
 }
 
 /// Beyond eight lines colours repeat, dashed.

@@ -97,7 +97,11 @@ fn binary(bytes: u64) -> String {
 }
 
 fn loss(loss: f64) -> String {
-    if loss == 0.0 { "none".to_owned() } else { format!("{} %", human(loss * 100.0, "1")) }
+    match loss {
+        0.0 => "none".to_owned(),
+        small if small < 1e-3 => format!("{} ppm", human(small * 1e6, "1")),
+        other => format!("{} %", human(other * 100.0, "1")),
+    }
 }
 
 /// What one direction imposes, for a label.
@@ -152,15 +156,21 @@ fn places(count: usize) -> (Vec<(f64, f64)>, f64, f64) {
         let left = if count == 1 { 480.0 } else { BOX.0 / 2.0 };
         return ((0..count).map(|index| (left + gap * index as f64, height / 2.0)).collect(), 960.0, height);
     }
-    let height = 330.0 + 44.0 * count as f64;
-    let ring = |index: usize| {
-        let angle = std::f64::consts::TAU * (index as f64 + 0.5) / count as f64 - std::f64::consts::PI / 2.0;
-        (
-            480.0 - (470.0 - BOX.0 / 2.0) * angle.sin(),
-            height / 2.0 - (height / 2.0 - BOX.1 / 2.0 - 6.0) * angle.cos(),
-        )
+    let height = 190.0 + 36.0 * count as f64;
+    // On a ring, the first at the upper left, clockwise; stretched so that the outermost touch the edges.
+    let angle = |index: usize| {
+        std::f64::consts::TAU * (index as f64 + 0.5) / count as f64 - std::f64::consts::FRAC_PI_2
     };
-    ((0..count).map(ring).collect(), 960.0, height)
+    let across: Vec<f64> = (0..count).map(|index| angle(index).sin()).collect();
+    let down: Vec<f64> = (0..count).map(|index| -angle(index).cos()).collect();
+    let stretched = |all: &[f64], from: f64, to: f64| -> Vec<f64> {
+        let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        all.iter().map(|it| from + (it - low) / (high - low) * (to - from)).collect()
+    };
+    let across = stretched(&across, 60.0 + BOX.0 / 2.0, 900.0 - BOX.0 / 2.0);
+    let down = stretched(&down, 2.0 + BOX.1 / 2.0, height - 2.0 - BOX.1 / 2.0);
+    (across.into_iter().zip(down).collect(), 960.0, height)
 }
 
 fn picture(topology: &Topology) -> Html {

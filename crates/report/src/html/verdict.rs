@@ -91,9 +91,9 @@ pub(crate) fn criteria(criteria: &[CriterionResult]) -> Html {
     }
     put!(
         &mut out,
-        "<h2>Criteria</h2>\n<div class=wide><table><thead><tr><th>verdict<th>criterion<th class=n>value"
+        "<h2>Criteria</h2>\n<div class=wide><table class=criteria><thead><tr><th>verdict<th>criterion<th class=n>value"
     );
-    put!(&mut out, "<th class=n>bound<th>value against the bound</thead>\n<tbody>");
+    put!(&mut out, "<th class=n>bound<th>value and bound</thead>\n<tbody>");
     for criterion in criteria.iter().take(ROWS_MAX) {
         let class = class(Some(criterion.verdict));
         put!(&mut out, "<tr><td class=\"v ", class, "\">", verdict_word(Some(criterion.verdict)), "<td>");
