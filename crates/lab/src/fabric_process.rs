@@ -1,6 +1,6 @@
 //! The process behind the hidden subcommand `fabric-process`: one thread that moves every packet of a lab.
 
-use crate::pace;
+use crate::pace::Pace;
 use crate::port;
 use crate::protocol::{Answer, Command, LINE_BYTES_MAX, Setup};
 use crate::turn::Shell;
@@ -106,9 +106,10 @@ impl Process {
     fn run(mut self) -> Result<(), String> {
         let mut ready: Vec<u64> = Vec::new();
         let mut commands_looked_for = monotonic();
+        let mut pace = Pace::new();
         loop {
             let before = monotonic();
-            let limit = pace::sleep(before, self.shell.fabric.wake_at());
+            let limit = pace.sleep(before, self.shell.fabric.wake_at());
             self.shell.publish(before, limit > Duration::from_millis(1));
             let waited = self.epoll.wait(Some(limit)).map_err(|error| format!("waiting: {error}"))?;
             ready.clear();
@@ -116,6 +117,9 @@ impl Process {
             // A turn that did not sleep has seen nothing that could excuse it.
             let now = monotonic();
             let woken = if limit.is_zero() { before } else { now };
+            if ready.is_empty() && !limit.is_zero() {
+                pace.slept(before + limit, now);
+            }
             // Another port comes first each time, so that none is always the last.
             let start = (now.as_ns() >> 10) as usize % ready.len().max(1);
             ready.rotate_left(start);
