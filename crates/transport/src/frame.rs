@@ -116,6 +116,7 @@ mod tests {
         }
     }
 
+    // Spec: net-protocol.md#frames-2
     #[test]
     fn a_long_announcement_without_a_body_costs_one_step_of_memory_and_is_truncated() {
         let mut bytes = (1u32 << 30).to_le_bytes().to_vec();
@@ -126,6 +127,7 @@ mod tests {
         }
     }
 
+    // Spec: net-protocol.md#frames-3
     #[test]
     fn the_end_before_a_frame_is_none_and_inside_the_length_an_error() {
         assert!(matches!(read_frame::<u32>(&mut [].as_slice(), 10), Ok(None)));
@@ -134,6 +136,7 @@ mod tests {
     }
 
     proptest! {
+        // Spec: net-protocol.md#frames-1
         #[test]
         fn frames_come_out_as_they_went_in_however_they_are_cut(
             messages in prop::collection::vec(prop::collection::vec(".{0,80}", 0..5), 0..5),

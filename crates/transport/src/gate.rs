@@ -279,6 +279,7 @@ mod tests {
         assert!(matches!(ask(None, Some(right)), Err(HandshakeError::ServerHasNoKey)));
     }
 
+    // Spec: net-protocol.md#opening-1
     #[test]
     fn a_server_that_does_not_know_the_key_is_left_even_if_it_says_welcome() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -307,6 +308,7 @@ mod tests {
         impostor.join().unwrap();
     }
 
+    // Spec: net-protocol.md#opening-3
     #[test]
     fn an_opening_that_is_never_finished_leaves_its_slot() {
         let limits = GateLimits { opening: Duration::from_millis(30), ..GateLimits::default() };

@@ -413,6 +413,7 @@ mod tests {
         }
     }
 
+    // Spec: net-protocol.md#opening-2
     #[test]
     fn another_version_is_told_ours_and_garbage_is_closed_at_its_first_bytes() {
         let mut bytes = hello().encode();

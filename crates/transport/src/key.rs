@@ -105,6 +105,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // Spec: net-protocol.md#keys-1
     #[test]
     fn a_key_shorter_than_16_or_longer_than_4096_bytes_is_refused() {
         assert!(Key::from_bytes(&[1; 15]).is_err());
@@ -117,6 +118,7 @@ mod tests {
     }
 
     proptest! {
+        // Spec: net-protocol.md#keys-2
         #[test]
         fn a_proof_holds_for_its_key_role_and_words_only(
             bytes in prop::collection::vec(any::<u8>(), 16..64),

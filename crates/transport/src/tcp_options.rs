@@ -125,14 +125,14 @@ impl TcpOptions {
                 let (offers, path) = offered("tcp_available_congestion_control");
                 format!(
                     "congestion control {name:?} is not available here\n  kernel offers: {offers}   ({path})\n  \
-                     either load tcp_{name} or choose one of these with tcp.congestion"
+                     either load tcp_{name} or choose one of these (tcp.congestion, --congestion)"
                 )
             }
             ErrorKind::PermissionDenied => {
                 let (allowed, path) = offered("tcp_allowed_congestion_control");
                 format!(
                     "congestion control {name:?} needs CAP_NET_ADMIN here\n  allowed to all: {allowed}   ({path})\n  \
-                     either run as root, add it there, or choose one of these with tcp.congestion"
+                     either run as root, add it there, or choose one of these (tcp.congestion, --congestion)"
                 )
             }
             _ => format!("congestion control {name:?} is refused by the kernel: {error}"),
@@ -184,6 +184,7 @@ mod tests {
         assert!(text.contains("reno"), "{text}");
     }
 
+    // Spec: net-protocol.md#stream-5
     #[test]
     fn buffers_are_left_to_the_kernel_unless_asked_for_and_the_grant_is_told() {
         let listener = crate::tcp::listen("127.0.0.1:0".parse().unwrap(), None).unwrap();

@@ -4,6 +4,7 @@ use super::AdhocError;
 use super::message::{FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
 use crate::WORKLOADS;
 use crate::rendezvous::Flow;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -106,6 +107,10 @@ impl Client {
     ) -> Result<TcpStream, AdhocError> {
         let address = self.address;
         let stream = tcp::connect(address, job.map(Job::tcp), PATIENCE).map_err(|error| {
+            // An option of this machine's own socket was refused; the server has nothing to do with it.
+            if error.kind() == ErrorKind::InvalidInput {
+                return AdhocError::new(error.to_string());
+            }
             let hint = if mode == Mode::Control {
                 format!("\n  is `weir net serve --listen {address}` running there, and does a firewall let it through?")
             } else {

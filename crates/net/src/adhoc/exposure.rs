@@ -33,6 +33,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
+    // Spec: net-protocol.md#keys-3
     #[test]
     fn only_a_labs_tun_device_passes_for_a_lab() {
         let inside = Ipv4Addr::new(10, 64, 0, 1);

@@ -81,7 +81,7 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         };
         let mut line = format!("{:NAME$}", fit(&id, NAME));
         for ((_, width), cell) in columns.iter().zip(cells) {
-            let _ = write!(line, " {cell:>width$}");
+            let _ = write!(line, " {:>width$}", fit(&cell, *width));
         }
         out.push_str(&line);
         out.push('\n');

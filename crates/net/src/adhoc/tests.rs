@@ -72,6 +72,7 @@ fn a_client_with_the_key_measures_and_one_with_another_does_not() {
     assert!(error.0.contains("--key-file"), "{error}");
 }
 
+// Spec: net-protocol.md#sessions-4
 #[test]
 fn a_measurement_goes_on_while_garbage_and_scanners_come() {
     let server = Running::begin(None);
@@ -116,6 +117,7 @@ fn a_frame_of_2_gib_or_of_nonsense_ends_its_session_and_no_other() {
     assert_eq!(measure(server.address, None, &job).unwrap().invalid, None);
 }
 
+// Spec: net-protocol.md#sessions-2
 #[test]
 fn a_job_beyond_the_servers_bounds_is_refused_in_words_even_if_the_client_asks() {
     let (mut job, _) = stream(&[("duration", milliseconds(100))]);
@@ -135,6 +137,7 @@ fn a_job_beyond_the_servers_bounds_is_refused_in_words_even_if_the_client_asks()
     assert!(job.check().unwrap_err().text.contains("4 GiB"));
 }
 
+// Spec: net-protocol.md#sessions-3
 #[test]
 fn a_client_that_vanishes_leaves_the_server_free() {
     let server = Running::begin(None);
@@ -167,6 +170,7 @@ fn one_interrupt_keeps_what_was_measured_and_says_that_it_was_cut() {
     assert!(measured.rows.iter().any(|row| row.metric == "stream.total_goodput_bits_per_second"));
 }
 
+// Spec: net-protocol.md#sessions-1
 #[test]
 fn round_trips_between_two_ends_are_counted() {
     let server = Running::begin(None);

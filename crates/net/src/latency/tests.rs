@@ -6,6 +6,7 @@ use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_sys::clock::monotonic;
 
+// Spec: net-protocol.md#latency-2
 #[test]
 fn every_round_trip_asked_for_is_counted_once_and_the_warm_up_is_not() {
     let mut values = Values::defaults(PARAMS);

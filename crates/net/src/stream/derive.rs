@@ -13,6 +13,8 @@ const LENGTH_TOLERANCE: f64 = 0.01;
 const RECOVERED_RATIO: f64 = 0.9;
 const BEFORE_NS: i64 = 1_000_000_000;
 const WINDOW_NS: i64 = 100_000_000;
+/// Longer than a window, so that one burst (what was lost, delivered at once) cannot be in all of them.
+const STAYS_NS: i64 = 200_000_000;
 const STEP_NS: i64 = 1_000_000;
 
 /// Rows for the trial, facts for the limiting factor, and whether the trial counts. Series of the outcomes are on the
@@ -229,7 +231,7 @@ fn recovery_seconds(curve: &Curve, fault: &FaultWindow, start_ns: i64, end_ns: i
     while at + WINDOW_NS <= end_ns {
         if curve.rate(at, at + WINDOW_NS) >= wanted {
             let since = *good_since.get_or_insert(at);
-            if at - since >= WINDOW_NS {
+            if at - since >= STAYS_NS {
                 return Some((since - fault.end_ns) as f64 / 1e9);
             }
         } else {
@@ -240,4 +242,120 @@ fn recovery_seconds(curve: &Curve, fault: &FaultWindow, start_ns: i64, end_ns: i
     // The step ended while it was coming back: what was seen of it was good to the end.
     let since = good_since.unwrap_or(end_ns);
     Some((since - fault.end_ns) as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use weir_core::{Value, Values};
+
+    const MS: i64 = 1_000_000;
+
+    /// One flow with a sample every 10 ms; `rate` gives bytes a millisecond at each time.
+    fn series(entity: &str, milliseconds: i64, rate: impl Fn(i64) -> f64) -> Series {
+        let mut series = Series {
+            entity: entity.to_owned(),
+            name: "stream.received_bytes".to_owned(),
+            ..Series::default()
+        };
+        let mut bytes = 0.0;
+        for ms in 0..=milliseconds {
+            if ms % 10 == 0 {
+                series.t_ns.push(ms * MS);
+                series.value.push(bytes);
+            }
+            bytes += rate(ms);
+        }
+        series
+    }
+
+    fn recovery(rate: impl Fn(i64) -> f64) -> Option<f64> {
+        let outcome = Outcome { series: vec![series("flow.a.b.0", 4000, rate)], ..Outcome::default() };
+        let fault = FaultWindow { name: "cut".to_owned(), start_ns: 1000 * MS, end_ns: 1300 * MS };
+        recovery_seconds(&Curve::total(&[outcome]).unwrap(), &fault, 0, 4000 * MS)
+    }
+
+    #[test]
+    fn recovery_is_the_time_from_the_faults_end_to_a_rate_that_stays() {
+        let back = |at: i64| move |ms: i64| if (1000..at).contains(&ms) { 0.0 } else { 100.0 };
+        assert!(recovery(back(1300)).unwrap() < 0.001);
+        // A window of 100 ms is 90 % full 10 ms before the rate is back.
+        let seconds = recovery(back(1700)).unwrap();
+        assert!((0.38..=0.40).contains(&seconds), "{seconds}");
+        // A short burst (what was lost, delivered at once) is not the way back.
+        let burst = |ms: i64| match ms {
+            1400..1410 => 2000.0,
+            1000..2000 => 10.0,
+            _ => 100.0,
+        };
+        let seconds = recovery(burst).unwrap();
+        assert!((0.65..=0.70).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn a_rate_that_never_comes_back_gives_the_time_to_the_steps_end() {
+        let seconds = recovery(|ms| if ms < 1000 { 100.0 } else { 50.0 }).unwrap();
+        assert!((seconds - 2.7).abs() < 0.001, "{seconds}");
+    }
+
+    #[test]
+    fn without_a_rate_before_there_is_no_way_back_to_it() {
+        assert_eq!(recovery(|ms| if ms < 1300 { 0.0 } else { 100.0 }), None);
+    }
+
+    #[test]
+    fn the_total_adds_flows_whose_samples_are_at_other_times() {
+        let mut second = series("flow.a.b.1", 1000, |_| 50.0);
+        second.t_ns.iter_mut().for_each(|at| *at += 3 * MS);
+        let outcome =
+            Outcome { series: vec![series("flow.a.b.0", 1000, |_| 100.0), second], ..Outcome::default() };
+        let curve = Curve::total(&[outcome]).unwrap();
+        assert!((curve.rate(100 * MS, 900 * MS) * 1e6 - 150.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_one_nth_for_one_that_has_all() {
+        assert_eq!(jain(&[5.0; 8]), Some(1.0));
+        assert_eq!(jain(&[0.0, 0.0, 0.0, 7.0]), Some(0.25));
+        assert_eq!(jain(&[]), None);
+        assert_eq!(jain(&[0.0]), None);
+    }
+
+    fn outcome(edges: [[u64; 2]; 2]) -> Outcome {
+        let flow =
+            ReceivedFlow { entity: "flow.a.b.0".to_owned(), bytes: 5000, steady_ns_bytes: Some(edges) };
+        let body = StreamBody { cpu_ns: 1000, received: vec![flow], ..StreamBody::default() };
+        Outcome { body: serde_json::to_value(body).unwrap(), ..Outcome::default() }
+    }
+
+    fn derived(length_ms: u64) -> Derived {
+        let mut values = Values::default();
+        values.set("duration", Value::Duration(Duration::from_millis(1100)));
+        values.set("warm_up", Value::Duration(Duration::from_millis(100)));
+        let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
+        let end_ns = 100_000_000 + length_ms * 1_000_000;
+        derive(&context, &[outcome([[100_000_000, 1000], [end_ns, 4000]])])
+    }
+
+    // Spec: net-protocol.md#stream-3
+    #[test]
+    fn a_steady_state_more_than_one_percent_off_its_plan_makes_the_trial_invalid() {
+        assert_eq!(derived(1000).invalid, None);
+        assert_eq!(derived(1009).invalid, None);
+        assert_eq!(derived(991).invalid, None);
+        assert!(derived(1011).invalid.unwrap().contains("1.011 s where 1.000 s were planned"));
+        assert!(derived(989).invalid.is_some());
+    }
+
+    #[test]
+    fn goodput_counts_the_steady_state_and_cost_the_whole_step() {
+        let rows = derived(1000).rows;
+        let value = |metric: &str| {
+            let row = rows.iter().find(|row| row.metric == metric).unwrap();
+            if let Observed::Value(value) = row.value { value } else { panic!("{row:?}") }
+        };
+        assert_eq!(value("stream.total_goodput_bits_per_second"), 24_000.0);
+        assert!((value("cost.cpu_seconds_per_gigabyte") - 1e-6 / 5e-6).abs() < 1e-9);
+    }
 }

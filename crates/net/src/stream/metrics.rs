@@ -50,7 +50,7 @@ pub static METRICS: &[Metric] = &[
         better: Better::Lower,
         scope: Scope::Trial,
         definition: "From the end of a fault to the first moment from which the total rate of all flows is back at 90 % of \
-            the rate before the fault: over every window of 100 ms that starts within 100 ms of that moment. The rate before is the \
+            the rate before the fault: over every window of 100 ms that starts within 200 ms of that moment. The rate before is the \
             mean over up to 1 s before the fault. One value a fault that begins and ends within the step while bytes flow. If \
             the rate never came back, the time from the fault's end to the step's end: a lower bound. Resolved to the series' interval.",
     },

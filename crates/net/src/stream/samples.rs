@@ -58,6 +58,7 @@ impl<T: Copy> Samples<T> {
 mod tests {
     use super::*;
 
+    // Spec: net-protocol.md#series-3
     #[test]
     fn a_run_longer_than_planned_keeps_its_first_and_last_samples_in_the_room_it_had() {
         let mut samples = Samples::new(16, 0, 10);

@@ -75,6 +75,7 @@ fn value(derived: &Derived, metric: &str) -> f64 {
     }
 }
 
+// Spec: net-protocol.md#stream-1
 #[test]
 fn a_flow_bounded_by_bytes_delivers_exactly_these() {
     for direction in ["up", "down", "both"] {
@@ -99,6 +100,7 @@ fn a_flow_bounded_by_bytes_delivers_exactly_these() {
     }
 }
 
+// Spec: net-protocol.md#stream-2
 #[test]
 fn what_is_sent_in_a_given_time_is_all_received() {
     for streams in [1, 3] {
@@ -143,4 +145,210 @@ fn a_host_in_several_pairs_has_one_acceptor_and_every_flow_finds_its_end() {
     );
     assert_eq!(derived.invalid, None);
     assert_eq!(outcomes.iter().filter(|outcome| outcome.role == rendezvous::ACCEPT).count(), 2);
+}
+
+/// Two connected sockets as the two ends of one flow.
+fn flow_pair(index: u32) -> (Flow, Flow) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    let flow = |stream, sends| Flow {
+        spec: rendezvous::FlowSpec { index, entity: format!("flow.a.b.{index}"), peer: String::new(), sends },
+        stream,
+    };
+    (flow(near, true), flow(far, false))
+}
+
+fn load(values: &Values, flows: u64, patience: Patience) -> Load {
+    let plan = StreamPlan::from_values(values).unwrap();
+    Load { plan, host: "a".to_owned(), role: "connect".to_owned(), flow_total: flows, patience }
+}
+
+fn hasty() -> Patience {
+    let short = Duration::from_millis(200);
+    Patience { drain_idle: short, drain: Duration::from_secs(2), stall: short }
+}
+
+fn seconds_of(outcome: &Outcome, metric: &str) -> f64 {
+    match outcome.rows.iter().find(|row| row.metric == metric).unwrap().value {
+        Observed::Value(value) => value,
+        Observed::Histogram(_) => panic!("{metric} is one value"),
+    }
+}
+
+#[test]
+fn a_hundred_and_twenty_eight_flows_on_two_threads_all_move_and_all_drain() {
+    let values = values(&[
+        ("duration", Value::Duration(Duration::from_millis(600))),
+        ("streams", Value::Count(128)),
+        ("threads", Value::Count(2)),
+        ("block", Value::Size(Bytes(16 << 10))),
+    ]);
+    let (near, far): (Vec<Flow>, Vec<Flow>) = (0..128).map(flow_pair).unzip();
+    let load = load(&values, 128, Patience::default());
+    let control = Control::new(monotonic() + Duration::from_millis(20));
+    let (sent, got) = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| engine::run(&load, near, &control).unwrap());
+        let got = engine::run(&load, far, &control).unwrap();
+        (sending.join().unwrap(), got)
+    });
+    assert_eq!((&sent.failures, &got.failures), (&Vec::new(), &Vec::new()));
+    let flows = received(std::slice::from_ref(&got));
+    assert_eq!(flows.len(), 128);
+    assert!(flows.iter().all(|(_, bytes)| *bytes > 0));
+    // Spec: net-protocol.md#series-2
+    assert_eq!(got.granted["series"]["interval_ns"], 80_000_000);
+}
+
+// Spec: net-protocol.md#series-1
+#[test]
+fn a_pause_of_the_sender_is_seen_as_long_as_it_was() {
+    use std::io::Write;
+    let values = values(&[("duration", Value::Duration(Duration::from_millis(500)))]);
+    let (near, far) = flow_pair(0);
+    let load = load(&values, 1, Patience::default());
+    let control = Control::new(monotonic());
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut stream = near.stream;
+            let begun = std::time::Instant::now();
+            let mut paused = false;
+            while begun.elapsed() < Duration::from_millis(510) {
+                if !paused && begun.elapsed() > Duration::from_millis(150) {
+                    std::thread::sleep(Duration::from_millis(120));
+                    paused = true;
+                }
+                stream.write_all(&[7; 1000]).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        engine::run(&load, vec![far], &control).unwrap()
+    });
+    let stalled = seconds_of(&outcome, "stream.stalled_seconds");
+    assert!((0.12..0.4).contains(&stalled), "{stalled}");
+    // The series is flat in the pause: its first sample after it is an interval or less from the pause's end.
+    let series = outcome.series.iter().find(|series| series.name == "stream.received_bytes").unwrap();
+    let widest = series.t_ns.windows(2).max_by_key(|pair| pair[1] - pair[0]).unwrap();
+    assert!((widest[1] - widest[0]) as f64 / 1e9 <= stalled + 0.001);
+}
+
+// Spec: net-protocol.md#stream-4
+#[test]
+fn a_peer_that_never_reads_is_given_up_after_the_load_with_what_is_left() {
+    for threads in [1, 2] {
+        let values = values(&[("duration", Value::Duration(Duration::from_millis(100)))]);
+        let (flows, deaf): (Vec<Flow>, Vec<Flow>) = (0..threads).map(flow_pair).unzip();
+        let load = load(&values, u64::from(threads), hasty());
+        let outcome = engine::run(&load, flows, &Control::new(monotonic())).unwrap();
+        assert_eq!(outcome.failures.len(), threads as usize, "{:?}", outcome.failures);
+        assert!(outcome.failures[0].contains("not drained"), "{:?}", outcome.failures);
+        drop(deaf);
+    }
+}
+
+#[test]
+fn a_peer_that_never_reads_ends_a_flow_bounded_by_bytes_too() {
+    let values = values(&[("bytes", Value::Size(Bytes(1 << 30)))]);
+    let (flow, deaf) = flow_pair(0);
+    let outcome = engine::run(&load(&values, 1, hasty()), vec![flow], &Control::new(monotonic())).unwrap();
+    assert!(outcome.failures[0].contains("the peer took nothing"), "{:?}", outcome.failures);
+    drop(deaf);
+}
+
+#[test]
+fn a_sender_that_is_silent_for_ever_ends_the_receiver() {
+    for values in [
+        values(&[("duration", Value::Duration(Duration::from_millis(100)))]),
+        values(&[("bytes", Value::Size(Bytes(1000)))]),
+    ] {
+        let (silent, flow) = flow_pair(0);
+        let outcome =
+            engine::run(&load(&values, 1, hasty()), vec![flow], &Control::new(monotonic())).unwrap();
+        assert_eq!(outcome.failures.len(), 1);
+        drop(silent);
+    }
+}
+
+#[test]
+fn a_peer_that_dies_in_the_middle_makes_the_trial_invalid_with_a_reason() {
+    let values = values(&[("duration", Value::Duration(Duration::from_millis(300)))]);
+    let (dying, flow) = flow_pair(0);
+    let control = Control::new(monotonic());
+    let load = load(&values, 1, hasty());
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(dying);
+        });
+        engine::run(&load, vec![flow], &control).unwrap()
+    });
+    assert!(outcome.failures[0].contains("its sender ended it"), "{:?}", outcome.failures);
+    let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
+    let reason = Stream.derive(&context, &[outcome]).invalid.unwrap();
+    assert!(reason.contains("more than 1 % off"), "{reason}");
+}
+
+#[test]
+fn an_order_to_stop_ends_the_load_and_keeps_it_and_an_abort_ends_it_at_once() {
+    for abort in [false, true] {
+        let values =
+            values(&[("duration", Value::Duration(Duration::from_secs(60))), ("streams", Value::Count(2))]);
+        let (near, far): (Vec<Flow>, Vec<Flow>) = (0..2).map(flow_pair).unzip();
+        let load = load(&values, 2, Patience::default());
+        let control = Control::new(monotonic());
+        let began = std::time::Instant::now();
+        let results = std::thread::scope(|scope| {
+            let sending = scope.spawn(|| engine::run(&load, near, &control));
+            let receiving = scope.spawn(|| engine::run(&load, far, &control));
+            std::thread::sleep(Duration::from_millis(150));
+            if abort {
+                control.abort()
+            } else {
+                control.stop()
+            }
+            [sending.join().unwrap(), receiving.join().unwrap()]
+        });
+        assert!(began.elapsed() < Duration::from_secs(10));
+        assert_eq!(results.iter().filter(|result| result.is_err()).count(), if abort { 2 } else { 0 });
+        assert!(abort || control.progress() > 0);
+    }
+}
+
+// Spec: net-protocol.md#opening-4
+#[test]
+fn the_wrong_key_is_refused_and_garbage_on_the_data_port_changes_nothing() {
+    use std::io::Write;
+    let values = values(&[("bytes", Value::Size(Bytes(1000)))]);
+    let request =
+        StepRequest { step: "load", values: &values, pairs: vec![(peer("a"), peer("b"))], key: KEY };
+    let mut assignments = Stream.assignments(&request);
+    let mut connector = assignments.pop().unwrap();
+    let acceptor = Stream.prepare(&assignments[0]).unwrap();
+    let address = acceptor.address().unwrap();
+    let mut garbage = Vec::new();
+    for _ in 0..20 {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.write_all(&[0xff; 300]).unwrap();
+        garbage.push(std::net::TcpStream::connect(&address).unwrap());
+    }
+    connector.peers.insert("b".to_owned(), address);
+    let mut wrong = connector.clone();
+    wrong.key = "ff112233445566778899aabbccddeeff".to_owned();
+    let text = Stream.prepare(&wrong).err().unwrap().text;
+    assert!(text.contains("the keys at the two ends differ"), "{text}");
+    let connector = Stream.prepare(&connector).unwrap();
+    let control = Control::new(monotonic());
+    let outcomes: Vec<Outcome> =
+        run_all(vec![acceptor, connector], &control).into_iter().map(|outcome| outcome.unwrap()).collect();
+    assert_eq!(received(&outcomes), [("flow.a.b.0".to_owned(), 1000)]);
+}
+
+#[test]
+fn a_flow_that_never_connects_is_named() {
+    let values = values(&[("bytes", Value::Size(Bytes(1000)))]);
+    let request =
+        StepRequest { step: "load", values: &values, pairs: vec![(peer("a"), peer("b"))], key: KEY };
+    let acceptor = Stream.prepare(&Stream.assignments(&request)[0]).unwrap();
+    let error = acceptor.run(&Control::new(monotonic())).unwrap_err();
+    assert!(error.text.contains("flow.a.b.0") && error.retry, "{error:?}");
 }
