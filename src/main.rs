@@ -2,13 +2,15 @@
 
 mod commands;
 mod registry;
+#[cfg(feature = "lab")]
 mod run;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use std::process::exit;
 
 fn main() {
     let first = std::env::args().nth(1);
+    #[cfg(feature = "lab")]
     // Not a command for people: the other end of a lab's TUN devices, started by weir itself.
     if first.as_deref() == Some("fabric-process") {
         exit(weir_lab::fabric_process::main());
@@ -24,9 +26,4 @@ fn main() {
         }
     };
     exit(status);
-}
-
-/// The whole command line, for completions and manual pages.
-fn command_line() -> clap::Command {
-    commands::Cli::command()
 }

@@ -1,6 +1,7 @@
 //! Joins the crates' slices; the only file that names every implementation crate.
 
 use weir_core::Param;
+#[cfg(feature = "lab")]
 use weir_core::metric::Metric;
 use weir_core::scenario::WorkloadSchema;
 use weir_seams::workload::WorkloadEntry;
@@ -19,14 +20,15 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
     };
     let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
     // Metrics that every step has, whatever its workload.
-    let metrics = crate::run::metrics::METRICS;
+    let metrics = weir_telemetry::METRICS;
     all.push(WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics });
     all
 }
 
 /// Every metric that can be emitted: the workloads' own, and those of the run around them.
+#[cfg(feature = "lab")]
 pub fn metrics() -> Vec<Metric> {
-    let mut all: Vec<Metric> = crate::run::metrics::METRICS.to_vec();
+    let mut all: Vec<Metric> = weir_telemetry::METRICS.to_vec();
     for entry in workloads() {
         for metric in entry.build.metrics() {
             if !all.iter().any(|known| known.name == metric.name) {

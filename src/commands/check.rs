@@ -117,7 +117,7 @@ fn prospect<'a>(configuration: &'a Configuration, step: &'a Step) -> anyhow::Res
         .build
         .estimate(&step.values, step.pairs.len(), rtt)
         .map_err(|error| anyhow!("step {} (point {}): {error}", step.name, step.point))?;
-    let ceiling = crate::run::metrics::ceiling(configuration, step);
+    let ceiling = crate::run::campaign::ceiling(configuration, step);
     let loaded = step.values.duration("duration").unwrap_or(estimate.duration).as_secs_f64();
     let by_ceiling = ceiling.map(|ceiling| (ceiling * loaded / 8.0) as u64);
     let bytes_at_most = estimate.bytes.or(by_ceiling).or(latency_bytes(step));

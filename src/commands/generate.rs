@@ -1,6 +1,7 @@
 //! `weir generate`: shell completions and manual pages, from the same source as the help.
 
 use anyhow::Context;
+use clap::CommandFactory;
 use std::path::PathBuf;
 
 /// Write shell completions or manual pages, made from this command line itself.
@@ -22,7 +23,7 @@ enum What {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let mut command = crate::command_line();
+    let mut command = super::Cli::command();
     match &args.what {
         What::Completion { shell } => {
             clap_complete::generate(*shell, &mut command, "weir", &mut std::io::stdout());

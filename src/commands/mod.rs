@@ -1,13 +1,17 @@
 //! One file a command.
 
 mod agent;
+#[cfg(feature = "lab")]
 mod check;
 mod explain;
+#[cfg(feature = "generate")]
 mod generate;
+#[cfg(feature = "lab")]
 mod lab;
 mod list;
 mod net;
 mod report;
+#[cfg(feature = "lab")]
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -30,14 +34,18 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
+    #[cfg(feature = "lab")]
     Run(run::Args),
+    #[cfg(feature = "lab")]
     Check(check::Args),
     Explain(explain::Args),
     List(list::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
     Net(net::Args),
     Report(report::Args),
     Agent(agent::Args),
+    #[cfg(feature = "generate")]
     Generate(generate::Args),
 }
 
@@ -45,14 +53,18 @@ impl Command {
     /// The exit status, or the error that ends the program with status 2.
     pub fn run(self) -> anyhow::Result<i32> {
         match self {
+            #[cfg(feature = "lab")]
             Command::Run(args) => run::run(&args),
+            #[cfg(feature = "lab")]
             Command::Check(args) => check::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::List(args) => list::run(&args),
+            #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(&args),
             Command::Net(args) => net::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Agent(args) => agent::run(&args),
+            #[cfg(feature = "generate")]
             Command::Generate(args) => generate::run(&args),
         }
     }

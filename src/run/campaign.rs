@@ -1,14 +1,15 @@
 //! All trials of a plan, interleaved, each in its configuration's lab.
 
+use crate::run::environment;
 use crate::run::progress::Progress;
 use crate::run::trial::{self, TrialInput, utc_of};
-use crate::run::{environment, metrics};
 use anyhow::{Context, anyhow, bail};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_agent::Fleet;
 use weir_agent::launcher::LabLauncher;
 use weir_agent::step::StepJob;
+use weir_core::model;
 use weir_core::record::{ConfigurationRecord, PlanRecord, StepRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::{Configuration, Plan, Step};
 use weir_core::topology::Topology;
@@ -254,7 +255,7 @@ fn plan_record(plan: &Plan) -> PlanRecord {
             point: step.point.clone(),
             parameters: step.parameters.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
             pairs: step.pairs.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
-            ceiling_bits_per_second: metrics::ceiling(configuration, step),
+            ceiling_bits_per_second: ceiling(configuration, step),
         }
     };
     PlanRecord {
@@ -276,4 +277,10 @@ fn plan_record(plan: &Plan) -> PlanRecord {
             })
             .collect(),
     }
+}
+
+/// The framing ceiling of the sum of a step's flows, for workloads that fill a path.
+pub fn ceiling(configuration: &Configuration, step: &Step) -> Option<f64> {
+    (step.workload == "stream").then_some(())?;
+    model::total_ceiling(configuration, step)
 }

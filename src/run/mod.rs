@@ -4,7 +4,6 @@ pub mod campaign;
 pub mod environment;
 pub mod faults;
 pub mod measure;
-pub mod metrics;
 pub mod needs;
 pub mod progress;
 pub mod trial;

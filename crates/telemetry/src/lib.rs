@@ -1,9 +1,11 @@
 //! Samplers and the schedule that runs them.
 
 pub mod cpu;
+pub mod metrics;
 pub mod ports;
 pub mod schedule;
 
+pub use metrics::METRICS;
 pub use ports::PortSampler;
 pub use schedule::Schedule;
 

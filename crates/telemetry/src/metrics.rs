@@ -1,8 +1,6 @@
-//! Metrics of the run around the workloads: links, fabric, starts, and what the machine spent.
+//! Metrics of what is around the workloads: links, fabric, starts, and what the machine spent.
 
 use weir_core::metric::{Better, Metric, Scope};
-use weir_core::model;
-use weir_core::scenario::{Configuration, Step};
 
 pub static METRICS: &[Metric] = &[
     Metric {
@@ -63,9 +61,3 @@ pub static METRICS: &[Metric] = &[
         definition: "latest minus earliest start of the step over its hosts, by their own clocks",
     },
 ];
-
-/// The framing ceiling of the sum of a step's flows, for workloads that fill a path.
-pub fn ceiling(configuration: &Configuration, step: &Step) -> Option<f64> {
-    (step.workload == "stream").then_some(())?;
-    model::total_ceiling(configuration, step)
-}
