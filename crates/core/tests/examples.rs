@@ -3,30 +3,87 @@
 mod common;
 
 use common::*;
+use weir_core::scenario::{Bound, Reference};
+use weir_core::units::Bytes;
 
 #[test]
 fn the_quickstart_is_four_steps_of_one_configuration_and_six_criteria() {
     let plan = plan(QUICKSTART);
-    println!("{}", plan.resolved);
-    println!("{:#?}", plan.configurations[0].topology);
     assert_eq!(plan.configurations.len(), 1);
     let points: Vec<&str> = plan.configurations[0].steps.iter().map(|step| step.point.as_str()).collect();
     assert_eq!(points, ["idle", "one", "eight", "outage"]);
     assert_eq!(plan.criteria.len(), 6);
     assert_eq!((plan.trials, plan.trials_min, plan.seed), (5, 3, 42));
+    let fault = &plan.configurations[0].faults[0];
+    assert_eq!((fault.step, fault.on.as_slice()), (Some(3), [4, 5].as_slice()));
+    let first = plan.points_of(&plan.criteria[0]);
+    assert_eq!(first, [(0, 0)], "a latency metric is of the latency step");
 }
 
 #[test]
-fn the_others() {
-    for text in [DEISA, G100_LATENCY] {
-        let plan = plan(text);
-        println!("{}", plan.resolved);
-        for c in &plan.configurations {
-            println!("{} {:?}", c.id, c.steps.iter().map(|s| &s.point).collect::<Vec<_>>());
-        }
-        println!("{:#?}", plan.criteria);
+fn deisa_is_two_cases_of_five_stream_counts_and_one_criterion_for_each_value() {
+    let plan = plan(DEISA);
+    let ids: Vec<&str> = plan.configurations.iter().map(|configuration| configuration.id.as_str()).collect();
+    assert_eq!(ids[0], "lossy/streams=1");
+    assert_eq!(ids.len(), 10);
+    assert_eq!(plan.configurations[4].steps[0].point, "load/lossy,streams=12");
+    let link = &plan.configurations[0].topology.links[0];
+    assert!((link.forward.loss - 820e-6).abs() < 1e-12 && link.backward.loss == 0.0);
+    assert_eq!(plan.configurations[5].topology.links[0].forward.loss, 0.0);
+    assert_eq!(plan.configurations[5].parameters["loss"].to_json(), 0.0);
+    let texts: Vec<&str> = plan.criteria.iter().map(|criterion| criterion.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "rate(n) = n rate(1) until 0.9 of the ceiling (streams = 2)",
+            "rate(n) = n rate(1) until 0.9 of the ceiling (streams = 3)",
+            "six streams at least three times one",
+            "one stream alone is held by loss",
+            "without loss one is enough",
+        ]
+    );
+    assert_eq!(plan.criteria[0].per.as_deref(), Some("streams"));
+    assert_eq!(plan.criteria[3].bound, Bound::LimitingFactor("loss".to_owned()));
+    for criterion in &plan.criteria {
+        assert_eq!(plan.points_of(criterion).len(), 1, "{}", criterion.text);
     }
-    for text in [G100_SCALING, ROUND_ROBIN] {
-        println!("{}", try_load(text, &[], false).unwrap_err());
-    }
+}
+
+#[test]
+fn the_short_form_of_deisa_runs_one_point_and_lists_what_it_cannot_judge() {
+    let plan = plan_with(DEISA, &[], true);
+    assert_eq!(plan.configurations.len(), 1);
+    assert_eq!(plan.configurations[0].steps[0].point, "load/clean,streams=1");
+    assert_eq!((plan.trials, plan.criteria.len(), plan.not_judged.len()), (3, 1, 3));
+    let step = &plan.configurations[0].steps[0];
+    assert_eq!(step.values.duration("duration").unwrap().as_secs(), 10);
+}
+
+#[test]
+fn the_latency_of_g100_compares_four_cases_over_a_site_without_hosts() {
+    let plan = plan(G100_LATENCY);
+    let names: Vec<&str> =
+        plan.configurations.iter().filter_map(|configuration| configuration.case.as_deref()).collect();
+    assert_eq!(names, ["path", "direct", "without-fibre", "without-elements"]);
+    assert_eq!(plan.configurations[0].topology.rtt(0, 1).unwrap().as_micros(), 620);
+    assert_eq!(plan.configurations[1].topology.rtt(0, 1).unwrap().as_micros(), 0);
+    assert_eq!(plan.configurations[0].published["latency.round_trip_seconds.median"], 0.000_72);
+    assert_eq!(plan.criteria[0].minus, Some(Reference::Case("direct".to_owned())));
+    // Two paths end in `rtt`, so what cases set is called by the whole path.
+    assert!(plan.configurations[2].parameters.contains_key("link.fibre.rtt"));
+    let queue = plan.configurations[0].topology.links[0].forward.queue;
+    assert_eq!(queue.bytes, Some(Bytes(7_750_000)), "100 Gbit/s × 0.62 ms / 8");
+}
+
+#[test]
+fn what_this_version_lacks_is_refused_by_name_and_nothing_else_is() {
+    let named = |text: &str| -> Vec<String> {
+        try_load(text, &[], false).unwrap_err().problems.into_iter().map(|problem| problem.message).collect()
+    };
+    let scaling = named(G100_SCALING);
+    assert!(scaling.iter().all(|message| message.contains("not yet")), "{scaling:#?}");
+    assert_eq!(scaling.len(), 3, "auxiliary and two fits");
+    let round_robin = named(ROUND_ROBIN);
+    assert!(round_robin.iter().all(|message| message.contains("not yet")), "{round_robin:#?}");
+    assert!(round_robin[1].contains("\"event\""));
 }

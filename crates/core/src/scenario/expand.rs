@@ -277,7 +277,8 @@ pub(super) fn id_text(value: &Value) -> String {
             json => json.to_string(),
         },
     };
-    let safe =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_' | '%' | '+' | '*');
+    let safe = |letter: char| {
+        letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_' | '%' | '+' | '*' | '/')
+    };
     text.chars().map(|letter| if safe(letter) { letter } else { '_' }).collect()
 }

@@ -13,7 +13,12 @@ use std::collections::BTreeSet;
 const FAULTS_MAX: usize = 1_000;
 
 /// Decodes the enabled faults of one configuration.
-pub(super) fn faults(context: &Context<'_>, root: &Table, topology: &Topology, steps: &[Step]) -> Vec<Fault> {
+pub(super) fn faults(
+    context: &Context<'_>,
+    root: &Table,
+    topology: Option<&Topology>,
+    steps: &[Step],
+) -> Vec<Fault> {
     let problems = context.problems;
     let mut faults = Vec::new();
     let mut names = BTreeSet::new();
@@ -23,11 +28,9 @@ pub(super) fn faults(context: &Context<'_>, root: &Table, topology: &Topology, s
             .add(tables[0].1, format!("a scenario has at most {FAULTS_MAX} faults, not {}", tables.len()));
         return faults;
     }
-    let links: Vec<String> = if tables.is_empty() {
-        Vec::new()
-    } else {
-        topology.directed_links().into_iter().map(|link| link.name).collect()
-    };
+    let links: Option<Vec<String>> = topology
+        .filter(|_| !tables.is_empty())
+        .map(|topology| topology.directed_links().into_iter().map(|link| link.name).collect());
     for (index, (table, at)) in tables.into_iter().enumerate() {
         let what = titled("[[fault]]", table.text("name"));
         let path = vec![Hop::Key("fault".to_owned()), Hop::Index(index)];
@@ -42,6 +45,7 @@ pub(super) fn faults(context: &Context<'_>, root: &Table, topology: &Topology, s
         let every = reader.duration("every");
         let step = match reader.text("step") {
             None => Some(None),
+            Some(_) if topology.is_none() => Some(None),
             Some(step) => match steps.iter().position(|other| other.name == step) {
                 Some(index) => Some(Some(index)),
                 None => {
@@ -53,7 +57,7 @@ pub(super) fn faults(context: &Context<'_>, root: &Table, topology: &Topology, s
             },
         };
         let on_text = reader.text("on");
-        let on = on_text.as_deref().and_then(|on| read_on(&reader, on, &links));
+        let on = on_text.as_deref().zip(links.as_deref()).and_then(|(on, links)| read_on(&reader, on, links));
         let action = read_action(&reader);
         if let (Some(every), Some(action)) = (every, &action)
             && every <= action.duration()

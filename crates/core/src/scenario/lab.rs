@@ -104,13 +104,14 @@ fn check_overrides(
     used: &[bool],
     topology: &Topology,
 ) {
+    // Only for the problems: what is not written here is the site's, so no default is noted.
+    let inner = Context::new(context.problems);
     let mut seen = std::collections::BTreeSet::new();
     for (index, (table, at)) in overrides.iter().enumerate() {
         let what = titled("[[lab.host]]", table.text("name"));
         let reader =
-            Reader::new(context, table, *at, what, "lab.host", schema::HOST, &[], lab_path("host", index));
+            Reader::new(&inner, table, *at, what, "lab.host", schema::HOST, &[], lab_path("host", index));
         let Some(name) = reader.name("name") else { continue };
-        // Read for its problems; what is said here goes over the site's own below.
         reader.value("access");
         if !seen.insert(name.clone()) {
             context.problems.add(reader.place_of("name"), format!("two [[lab.host]] are called {name:?}"));

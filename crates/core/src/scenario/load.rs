@@ -313,9 +313,10 @@ fn one(
         None => Some(Topology::default()),
     };
     let point = |step: &str| if suffix.is_empty() { step.to_owned() } else { format!("{step}/{suffix}") };
+    // What is wrong with the steps is reported even where the lab cannot be built, but for what needs it.
+    let steps = step::steps(&context, &tree, topology.as_ref(), workloads, &parameters, &point);
+    let faults = fault::faults(&context, &tree, topology.as_ref(), &steps);
     let topology = topology?;
-    let steps = step::steps(&context, &tree, &topology, workloads, &parameters, &point);
-    let faults = fault::faults(&context, &tree, &topology, &steps);
     defaults.add(context.defaults.into_inner());
     let published = case.map(|case| case.published.clone()).unwrap_or_default();
     Some(Configuration {

@@ -146,9 +146,16 @@ fn change(
         return change_sweep(root, path, at, node, problems);
     }
     let mut path = path.to_owned();
-    if bare && !["step", "fault", "link", "site", "host", "scenario"].contains(&first) {
+    if bare && !path::is_root(first) {
         match steps_with(root, first, workloads).as_slice() {
-            [] => {}
+            [] => {
+                if let Some(near) = near_step_key(root, first, workloads) {
+                    let message = format!("no such path: `{}`", shortened(&path));
+                    let rest = &path[first.len()..];
+                    problems.add_help(at, message, format!("did you mean `{near}{rest}`, a key of a step?"));
+                    return;
+                }
+            }
             [one] => path = format!("step.{one}.{path}"),
             several => {
                 let all: Vec<String> = several.iter().map(|step| format!("step.{step}.{path}")).collect();
@@ -195,6 +202,16 @@ fn steps_with(root: &Table, key: &str, workloads: &[WorkloadSchema]) -> Vec<Stri
     }
     let writing = names(&|step| step.get(key).is_some());
     if writing.is_empty() { names(&|_| true) } else { writing }
+}
+
+/// A key of some step that `word`, which begins no path, is a slip of.
+fn near_step_key(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Option<&'static str> {
+    if path::is_root(word) {
+        return None;
+    }
+    let keys = root.tables("step").into_iter().flat_map(|step| path::step_keys(step, workloads));
+    let names: Vec<&'static str> = keys.map(|param| param.name).filter(|name| *name != "name").collect();
+    super::nearest::nearest(word, names)
 }
 
 /// The dimension that sweeps exactly this path, if one does.

@@ -12,6 +12,11 @@ use crate::param::{Kind, Param};
 
 /// What a path may begin with.
 const ROOTS: [&str; 7] = ["step", "fault", "link", "site", "host", "scenario", "sweep"];
+
+pub(super) fn is_root(word: &str) -> bool {
+    ROOTS.contains(&word)
+}
+
 /// More hosts than any lab has; a count in a file may be anything.
 pub(super) const HOSTS_MAX: u64 = 4_094;
 
@@ -77,6 +82,10 @@ pub(super) fn find(
             Some(Target { paths: vec![target], new_hosts: Vec::new(), param })
         }
         word if !ROOTS.contains(&word) || word == "sweep" => {
+            if word == "lab" && words.len() > 2 {
+                let rest = words[2..].join(".");
+                return refuse(Some(format!("paths go by name: {}.NAME.{rest}", words[1])));
+            }
             let help = match nearest(word, ROOTS) {
                 Some(near) => format!(
                     "did you mean `{}`?",
@@ -130,11 +139,14 @@ pub(super) fn find(
                     return None;
                 }
                 let mut place = named.path.clone();
-                place.extend(words[2..].iter().map(|word| Hop::Key((*word).to_owned())));
-                target.paths.push(place);
                 if named.new_host {
+                    // Entries are appended in this order when the target is applied.
+                    place.pop();
+                    place.push(Hop::Index(host_entries(root) + target.new_hosts.len()));
                     target.new_hosts.push(named.name.clone());
                 }
+                place.extend(words[2..].iter().map(|word| Hop::Key((*word).to_owned())));
+                target.paths.push(place);
             }
             Some(target)
         }
@@ -221,7 +233,6 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
         "link" => list(lab, "link", &["lab"], &|_| schema::LINK.iter().collect(), &link_name),
         "host" => {
             let entries = list(lab, "host", &["lab"], &|_| schema::HOST.iter().collect(), &own_name);
-            let mut next = lab.get("host").and_then(Node::as_list).map_or(0, <[Node]>::len);
             let mut all = Vec::new();
             for name in host_names(lab) {
                 match entries.iter().find(|entry| entry.name == name) {
@@ -234,8 +245,7 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
                     }),
                     None => {
                         let path =
-                            vec![Hop::Key("lab".to_owned()), Hop::Key("host".to_owned()), Hop::Index(next)];
-                        next += 1;
+                            vec![Hop::Key("lab".to_owned()), Hop::Key("host".to_owned()), Hop::Index(0)];
                         all.push(Named {
                             name,
                             path,
@@ -250,6 +260,12 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
         }
         _ => Vec::new(),
     }
+}
+
+/// How many `[[lab.host]]` there are.
+fn host_entries(root: &Table) -> usize {
+    let lab = root.get("lab").and_then(Node::as_table);
+    lab.and_then(|lab| lab.get("host")).and_then(Node::as_list).map_or(0, <[Node]>::len)
 }
 
 /// Every key a step may have: the common ones and its workload's.

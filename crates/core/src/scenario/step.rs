@@ -21,7 +21,7 @@ pub(super) const STEPS_MAX: usize = 256;
 pub(super) fn steps(
     context: &Context<'_>,
     root: &Table,
-    topology: &Topology,
+    topology: Option<&Topology>,
     workloads: &[WorkloadSchema],
     parameters: &BTreeMap<String, Value>,
     point: &dyn Fn(&str) -> String,
@@ -48,7 +48,7 @@ pub(super) fn steps(
             continue;
         }
         let start = read_start(&reader, &names, index);
-        let pairs = read_pairs(&reader, topology);
+        let pairs = topology.and_then(|topology| read_pairs(&reader, topology));
         let values = read_values(&reader, pairs.as_ref().map_or(0, Vec::len));
         let (Some(workload), Some(start), Some(pairs)) = (workload, start, pairs) else { continue };
         steps.push(Step {
@@ -173,7 +173,9 @@ fn read_values(reader: &Reader<'_>, pair_count: usize) -> Values {
             "the warm-up is part of the duration: a step of 20s with 5s of warm-up measures 15s",
         );
     }
-    let given = ["duration", "bytes", "count"].into_iter().filter(|key| values.contains_key(*key)).count();
+    // A workload may give one of them a default; one that is written but wrong has been refused already.
+    let ends = |key: &&str| values.contains_key(*key) || reader.has(key);
+    let given = ["duration", "bytes", "count"].iter().filter(|key| ends(key)).count();
     if given == 0 {
         reader.problems().add_help(
             reader.at,

@@ -1,0 +1,68 @@
+//! No file makes the loader slow: whatever it costs to check is bounded.
+
+mod common;
+
+use common::*;
+use std::fmt::Write;
+
+fn first(text: &str) -> String {
+    problems(text, &[]).remove(0).2
+}
+
+#[test]
+fn a_file_over_one_mebibyte_is_refused_unread() {
+    assert!(first(&"#".repeat(1 << 20 | 1)).contains("at most 1048576"));
+}
+
+#[test]
+fn more_than_ten_thousand_configurations_are_refused() {
+    let values = |count: usize| (1..=count).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+    let swept = |a: usize, b: usize| {
+        let sweep = format!(
+            "[sweep]\n\"step.idle.count\" = [{}]\n\"step.one.streams\" = [{}]\n",
+            values(a),
+            values(b)
+        );
+        format!("{QUICKSTART}\n{sweep}")
+    };
+    assert!(first(&swept(101, 100)).starts_with("cases and sweep make 10100 configurations"));
+    assert!(first(&swept(10_001, 1)).contains("a list of 1 to 10000 values"));
+}
+
+#[test]
+fn deep_and_wide_files_are_refused_at_once() {
+    let deep = format!("a = {}1{}", "[".repeat(60), "]".repeat(60));
+    assert!(problems(&deep, &[]).iter().any(|problem| problem.2.contains("deeper than 16 levels")));
+    let bomb = format!("a = {}", "[".repeat(200_000));
+    assert!(try_load(&bomb, &[], false).is_err());
+    let dotted = format!("{}a = 1", "a.".repeat(100_000));
+    assert!(try_load(&dotted, &[], false).is_err());
+    let mut wide = String::new();
+    for number in 0..40_000 {
+        writeln!(wide, "k{number} = [1,2,3]").unwrap();
+    }
+    let errors = try_load(&wide, &[], false).unwrap_err();
+    assert!(errors.problems.len() <= 50 && errors.further > 39_000);
+    assert!(errors.render(false).len() < 100_000);
+}
+
+#[test]
+fn a_lab_has_an_end() {
+    let site = |name: &str, hosts: usize| format!("[[lab.site]]\nname = \"{name}\"\nhosts = {hosts}\n");
+    assert!(plan(&site("a", 4094)).configurations[0].topology.hosts.len() == 4094);
+    assert_eq!(first(&format!("{}{}", site("a", 4094), site("b", 1))), "a lab has at most 4094 hosts");
+    let sites: String = (0..300).map(|number| site(&format!("s{number}"), 1)).collect();
+    assert!(first(&sites).contains("at most 256 sites"));
+}
+
+#[test]
+fn a_long_line_is_shown_only_around_its_error() {
+    let text = format!("[scenario]\nname = \"s\" # {}\nnaem = 1", "x".repeat(100_000));
+    assert!(try_load(&text, &[], false).unwrap_err().render(false).len() < 2_000);
+    let text = format!(
+        "[scenario]\nabout = \"{}\"\nname = \"s\"\nfoo = \"{}\"",
+        "é".repeat(50_000),
+        "ü".repeat(50_000)
+    );
+    assert!(try_load(&text, &[], false).unwrap_err().render(true).len() < 4_000);
+}
