@@ -118,7 +118,9 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
                     interval_ns,
                 )))
             } else {
-                Half::Receive(Box::new(Receiver::new(spec.entity, stream, &schedule, capacity, interval_ns)))
+                let mut receiver = Receiver::new(spec.entity, stream, &schedule, capacity, interval_ns);
+                receiver.hold_window(plan.tcp.window);
+                Half::Receive(Box::new(receiver))
             }
         })
         .collect();
@@ -288,9 +290,9 @@ fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8]) -> io::Result
     while !half.done() && !shared.control.aborted() {
         end_ns = shared.end_ns(end_ns);
         if let Half::Receive(receiver) = half {
-            let edge = schedule.next_edge_ns(receiver.last_ns);
+            let edge = schedule.next_edge_ns(receiver.looked_ns);
             // Looking at the clock again is needed only where a blocking call could sleep through an edge.
-            if edge.saturating_sub(receiver.last_ns) < EDGE_NEAR_NS {
+            if edge.saturating_sub(receiver.looked_ns) < EDGE_NEAR_NS {
                 let now = now_ns();
                 let wait = Duration::from_nanos(edge.saturating_sub(now));
                 if now < edge && !poll::wait(receiver.stream.as_fd(), Interest::Readable, wait)? {

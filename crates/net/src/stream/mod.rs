@@ -41,9 +41,7 @@ impl Workload for Stream {
             )));
         }
         Ok(match plan.until {
-            Until::Duration(duration) => {
-                Estimate { duration: duration + rtt, duration_bounded: true, bytes: None }
-            }
+            Until::Duration(duration) => Estimate { duration, duration_bounded: true, bytes: None },
             // How fast they will go is what the step is to find out; a 1 Gbit/s path is as good a guess as any.
             Until::Bytes(bytes) => {
                 let total = bytes.saturating_mul(flows);

@@ -4,6 +4,8 @@ use super::clock::Schedule;
 use super::samples::Samples;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use weir_sys::socket;
 
 /// A counter read at a true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,13 @@ pub struct Receiver {
     pub first_ns: Option<u64>,
     /// The last receive with data, the start before the first.
     pub last_ns: u64,
+    /// The last time the clock was looked at for this flow, data or not.
+    pub looked_ns: u64,
     gap_max_ns: u64,
+    /// Cap on the window, where one was asked for.
+    window: Option<u64>,
+    /// Receives after which the cap is looked at each time; later with the samples.
+    window_looks: u32,
     pub steady_start: Option<Edge>,
     pub steady_end: Option<Edge>,
     pub samples: Samples<u64>,
@@ -59,13 +67,34 @@ impl Receiver {
             bytes: 0,
             first_ns: None,
             last_ns: schedule.start_ns,
+            looked_ns: schedule.start_ns,
             gap_max_ns: 0,
+            window: None,
+            window_looks: 256,
             steady_start: (schedule.warm_ns == schedule.start_ns).then_some(start),
             steady_end: None,
             samples,
             failure: None,
             unreported: 0,
             done: false,
+        }
+    }
+
+    /// Holds the window down to `window`. Since Linux 6.9 the kernel replaces a clamp by what the receive buffer allows whenever
+    /// it learns of larger segments, so it is set again as long as that may happen.
+    pub fn hold_window(&mut self, window: Option<u64>) {
+        self.window = window;
+    }
+
+    fn enforce_window(&mut self, due: bool) {
+        let Some(window) = self.window else { return };
+        if !due && self.window_looks == 0 {
+            return;
+        }
+        self.window_looks = self.window_looks.saturating_sub(1);
+        if socket::window_clamp(self.stream.as_fd()).is_ok_and(|clamp| clamp != window) {
+            // If it is refused now, the window seen by the sender is in the series all the same.
+            let _ = socket::set_window_clamp(self.stream.as_fd(), window);
         }
     }
 
@@ -110,11 +139,13 @@ impl Receiver {
         if due {
             self.samples.push(now_ns, self.bytes);
         }
+        self.enforce_window(due);
         self.look(schedule, now_ns);
     }
 
     /// Reads the counter at an edge of the steady state that has just been passed.
     fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+        self.looked_ns = now_ns;
         let here = Edge { at_ns: now_ns, bytes: self.bytes };
         if now_ns >= schedule.warm_ns && self.steady_start.is_none() {
             self.steady_start = Some(here);

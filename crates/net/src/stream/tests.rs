@@ -352,3 +352,41 @@ fn a_flow_that_never_connects_is_named() {
     let error = acceptor.run(&Control::new(monotonic())).unwrap_err();
     assert!(error.text.contains("flow.a.b.0") && error.retry, "{error:?}");
 }
+
+// Spec: net-protocol.md#stream-5
+#[test]
+fn a_window_asked_for_holds_after_the_first_moments_and_is_recorded() {
+    let window = 48 << 10;
+    let tcp = std::collections::BTreeMap::from([("window".to_owned(), Value::Size(Bytes(window)))]);
+    let values =
+        values(&[("duration", Value::Duration(Duration::from_millis(300))), ("tcp", Value::Table(tcp))]);
+    let (outcomes, derived) = run(&values, &[("a", "b")]);
+    let seen: Vec<f64> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.series)
+        .filter(|series| series.name == "tcp.peer_window_bytes")
+        .flat_map(|series| series.value.clone())
+        .collect();
+    // The kernel rounds a window up to the unit of its scale.
+    assert!(seen.last().unwrap() <= &(window as f64 * 1.05), "{seen:?}");
+    let granted = outcomes.iter().find_map(|outcome| outcome.granted.get("flow.a.b.0.receiver")).unwrap();
+    assert_eq!(granted["window_bytes"], window);
+    assert_eq!(granted["congestion"], "cubic");
+    assert!(derived.transport.unwrap().observed_seconds > 0.29);
+}
+
+#[test]
+fn the_steady_state_begins_and_ends_at_its_edges_even_when_nothing_comes() {
+    let values = values(&[
+        ("duration", Value::Duration(Duration::from_millis(400))),
+        ("warm_up", Value::Duration(Duration::from_millis(100))),
+    ]);
+    let (silent, flow) = flow_pair(0);
+    let control = Control::new(monotonic());
+    let start = control.start_at().as_ns();
+    let outcome = engine::run(&load(&values, 1, hasty()), vec![flow], &control).unwrap();
+    let body: outcome::StreamBody = serde_json::from_value(outcome.body).unwrap();
+    let [[from, _], [to, _]] = body.received[0].steady_ns_bytes.unwrap();
+    assert!(from >= start + 100_000_000 && to >= start + 400_000_000);
+    drop(silent);
+}
