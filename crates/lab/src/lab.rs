@@ -13,7 +13,7 @@ use weir_core::fabric_page;
 use weir_core::schedule::Change;
 use weir_core::topology::Topology;
 use weir_sys::epoll::readable_within;
-use weir_sys::process::{Child, ErrorsTo, Spawn, describe, set_nonblocking};
+use weir_sys::process::{Child, ErrorsTo, Spawn, describe, raise_descriptor_limit, set_nonblocking};
 use weir_sys::shared_memory::{Page, PageView};
 
 /// A fabric process that has not answered for so long is not going to.
@@ -57,6 +57,8 @@ impl Lab {
         let words = fabric_page::words(topology.directed_count());
         let page = Page::create(words).map_err(LabError::start("making the page of counters"))?;
         let view = page.view().map_err(LabError::start("mapping the page of counters"))?;
+        // If it cannot be raised, small labs still work; a large one says that too many files are open.
+        let _ = raise_descriptor_limit();
         let parts = build_hosts(topology)?;
         let mut notes: Vec<String> = Vec::new();
         for note in parts.iter().flat_map(|part| &part.notes) {

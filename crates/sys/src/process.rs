@@ -365,6 +365,17 @@ pub fn replace_by(program: &OsStr, arguments: &[OsString]) -> io::Error {
     Command::new(program).args(arguments).exec()
 }
 
+/// Lets the calling process, and what it starts, have as many descriptors open as the machine allows it at most. Shells
+/// commonly give 1,024, and a lab needs two a host.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // Safety: fills the struct, which outlives the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // Safety: reads the struct, which outlives the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })
+}
+
 /// Makes reads and writes of `fd` return instead of waiting.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // Safety: takes numbers.

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_core::fabric_page::header;
+use weir_core::topology::{Host, Topology};
 use weir_sys::netns::{identity, processes_in};
 use weir_sys::process::{Signal, signal, start_ticks};
 
@@ -131,4 +132,21 @@ fn processes_are_found_by_their_namespace() {
     let child = spawn.start().unwrap();
     assert_eq!(processes_in(&of_host).unwrap(), vec![child.id()]);
     assert!(exe().exists());
+}
+
+#[test]
+fn a_lab_of_many_hosts_carries_packets_between_the_first_and_the_last() {
+    if !possible() {
+        return;
+    }
+    let mut topology = two_sites(None, round_trip(), 1500);
+    let host = topology.hosts[0].clone();
+    let many = (0..600).map(|number| Host { name: format!("h-{number}"), site: number % 2, ..host.clone() });
+    topology.hosts = many.collect();
+    let lab = start(&topology);
+    let ping = weir_sys::netns::run_in(lab.namespace(0), || {
+        let last = Topology::ipv4(599).to_string();
+        Command::new("ping").args(["-c", "1", &last]).stdout(Stdio::null()).status().unwrap()
+    });
+    assert!(ping.unwrap().success());
 }
