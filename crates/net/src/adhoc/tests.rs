@@ -181,3 +181,20 @@ fn round_trips_between_two_ends_are_counted() {
     assert_eq!(measured.invalid, None);
     assert_eq!(measured.rows.len(), 1);
 }
+
+// Spec: net-protocol.md#stream-6
+#[test]
+fn a_segment_size_asked_for_holds_both_ways() {
+    let server = Running::begin(None);
+    let tcp = std::collections::BTreeMap::from([("mss".to_owned(), Value::Size(Bytes(1000)))]);
+    let job = stream(&[
+        ("bytes", Value::Size(Bytes(100_000))),
+        ("direction", Value::Text("both".to_owned())),
+        ("tcp", Value::Table(tcp)),
+    ]);
+    let measured = measure(server.address, None, &job).unwrap();
+    for flow in ["flow.client.server.0", "flow.server.client.0"] {
+        let bytes = measured.granted[&format!("{flow}.sender")]["mss_bytes"].as_u64().unwrap();
+        assert!(bytes <= 1000, "{flow}: {bytes}");
+    }
+}

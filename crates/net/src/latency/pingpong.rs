@@ -216,7 +216,7 @@ fn round(
     control: &Control,
 ) -> io::Result<()> {
     send(load, stream, request, control)?;
-    match receive(load, stream, answer, control, Some(load.limits.reply))? {
+    match receive(stream, answer, control, Some(load.limits.reply))? {
         Received::Whole => Ok(()),
         Received::End => Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the connection")),
     }
@@ -229,7 +229,7 @@ fn reply(load: &Load, stream: &TcpStream, control: &Control) -> io::Result<()> {
         return Ok(());
     }
     loop {
-        match receive(load, stream, &mut message, control, Some(2 * load.limits.reply))? {
+        match receive(stream, &mut message, control, Some(2 * load.limits.reply))? {
             Received::Whole => send(load, stream, &message, control)?,
             Received::End => return Ok(()),
         }
@@ -248,7 +248,6 @@ fn cancelled() -> io::Error {
 
 /// Fills `message`. One call when all is well; the clock is looked at only after a time-out of the call.
 fn receive(
-    _load: &Load,
     mut stream: &TcpStream,
     message: &mut [u8],
     control: &Control,

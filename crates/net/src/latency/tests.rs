@@ -6,7 +6,7 @@ use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_sys::clock::monotonic;
 
-// Spec: net-protocol.md#latency-2
+// Spec: net-protocol.md#latency-1 net-protocol.md#latency-2
 #[test]
 fn every_round_trip_asked_for_is_counted_once_and_the_warm_up_is_not() {
     let mut values = Values::defaults(PARAMS);
@@ -26,6 +26,12 @@ fn every_round_trip_asked_for_is_counted_once_and_the_warm_up_is_not() {
         assert!(histogram.sum_ns >= 200.0 * histogram.min_ns as f64);
     }
     assert_eq!(control.progress(), 2 * 210);
+    assert!(
+        outcomes
+            .iter()
+            .flat_map(|outcome| outcome.granted.values())
+            .all(|granted| granted["nodelay"] == true)
+    );
     let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
     assert_eq!(Latency.derive(&context, &outcomes).invalid, None);
 }

@@ -66,7 +66,7 @@ pub fn assemble(
     for half in halves {
         match half {
             Half::Receive(receiver) => receiver_part(&mut outcome, &mut body, schedule, *receiver),
-            Half::Send(sender) => sender_part(&mut outcome, &mut body, schedule, *sender),
+            Half::Send(sender) => sender_part(&mut outcome, &mut body, *sender),
         }
     }
     if interval != load.plan.interval {
@@ -123,7 +123,7 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
     body.received.push(flow);
 }
 
-fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, sender: Sender) {
+fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
     let Sender { entity, sent_bytes, at_start, at_warm, at_end, at_last, samples, failure, .. } = sender;
     if let Some(text) = failure {
         outcome.failures.push(format!("{entity}: {text}"));
@@ -134,7 +134,7 @@ fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule
     }
     let items = samples.into_items();
     let facts = at_warm.zip(at_end).and_then(|(warm, end)| facts(&warm, &end, &items));
-    tcp_series(outcome, &entity, schedule, &items);
+    tcp_series(outcome, &entity, &items);
     body.sent.push(SentFlow { entity, bytes: sent_bytes, facts });
 }
 
@@ -179,7 +179,7 @@ fn thinned(items: &[(i64, f64)]) -> (Vec<i64>, Vec<f64>) {
     (0..items.len()).filter(|index| keep(*index)).map(|index| items[index]).unzip()
 }
 
-fn tcp_series(outcome: &mut Outcome, entity: &str, _schedule: &Schedule, items: &[(u64, TcpSample)]) {
+fn tcp_series(outcome: &mut Outcome, entity: &str, items: &[(u64, TcpSample)]) {
     type Read = fn(&TcpSample) -> Option<f64>;
     let columns: [(&str, &str, bool, Read); 5] = [
         ("tcp.congestion_window_segments", "segments", false, |s| {
@@ -205,5 +205,22 @@ fn tcp_series(outcome: &mut Outcome, entity: &str, _schedule: &Schedule, items: 
             t_ns,
             value,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Spec: net-protocol.md#series-4
+    #[test]
+    fn thinning_keeps_both_ends_of_every_run_of_equals() {
+        let items: Vec<(i64, f64)> = [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0]
+            .into_iter()
+            .enumerate()
+            .map(|(at, value)| (at as i64, value))
+            .collect();
+        assert_eq!(thinned(&items), (vec![0, 2, 3, 5, 6, 7], vec![1.0, 1.0, 2.0, 2.0, 3.0, 3.0]));
+        assert_eq!(thinned(&[]), (vec![], vec![]));
     }
 }

@@ -112,7 +112,7 @@ impl Sender {
     pub fn turn(&mut self, schedule: &Schedule, block: &[u8], now: impl Fn() -> u64, end_ns: u64) -> Turn {
         match self.phase {
             Phase::Sending => self.send(schedule, block, now, end_ns),
-            Phase::Draining { .. } => self.drain(schedule, now),
+            Phase::Draining { .. } => self.drain(now),
             Phase::Done => Turn::Done,
         }
     }
@@ -203,7 +203,7 @@ impl Sender {
         }
     }
 
-    fn drain(&mut self, _schedule: &Schedule, now: impl Fn() -> u64) -> Turn {
+    fn drain(&mut self, now: impl Fn() -> u64) -> Turn {
         let mut scrap = [0; 64];
         match self.stream.read(&mut scrap) {
             Ok(0) => {
