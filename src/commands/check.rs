@@ -4,7 +4,6 @@ use super::run::read_scenario;
 use crate::registry;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,6 +79,7 @@ struct Prospect<'a> {
     bytes_at_most: Option<u64>,
     ceiling: Option<f64>,
     detects: Vec<String>,
+    losses: Option<f64>,
 }
 
 struct Outlook<'a> {
@@ -121,8 +121,10 @@ fn prospect<'a>(configuration: &'a Configuration, step: &'a Step) -> anyhow::Res
     let loaded = step.values.duration("duration").unwrap_or(estimate.duration).as_secs_f64();
     let by_ceiling = ceiling.map(|ceiling| (ceiling * loaded / 8.0) as u64);
     let bytes_at_most = estimate.bytes.or(by_ceiling).or(latency_bytes(step));
-    let detects = detects(configuration, step, &estimate, rtt, ceiling);
-    Ok(Prospect { configuration, step, estimate, bytes_at_most, ceiling, detects })
+    let detects = detects(step, &estimate, rtt);
+    let measured = measured(step);
+    let losses = measured.and_then(|measured| losses(configuration, step, measured, rtt, ceiling));
+    Ok(Prospect { configuration, step, estimate, bytes_at_most, ceiling, detects, losses })
 }
 
 /// Requests and replies of a step that counts operations of one size.
@@ -156,18 +158,16 @@ fn trial_length(steps: &[Prospect<'_>]) -> Duration {
     ends.into_iter().max().unwrap_or_default()
 }
 
+/// Seconds between warm-up and planned end, of a step that has one.
+fn measured(step: &Step) -> Option<f64> {
+    let warm_up = step.values.duration("warm_up").unwrap_or_default();
+    Some(step.values.duration("duration")?.saturating_sub(warm_up).as_secs_f64())
+}
+
 /// What a trial of this step can and cannot show.
-fn detects(
-    configuration: &Configuration,
-    step: &Step,
-    estimate: &Estimate,
-    rtt: Duration,
-    ceiling: Option<f64>,
-) -> Vec<String> {
+fn detects(step: &Step, estimate: &Estimate, rtt: Duration) -> Vec<String> {
     let mut lines = Vec::new();
     let seconds = |value: f64| human(value, "s");
-    let warm_up = step.values.duration("warm_up").unwrap_or_default();
-    let duration = step.values.duration("duration");
     if let Some(count) = step.values.count("count") {
         let least = 100.0 * (1.0 - 10.0 / count as f64);
         lines.push(if count < 20 {
@@ -179,8 +179,7 @@ fn detects(
             )
         });
     }
-    if let Some(duration) = duration {
-        let measured = duration.saturating_sub(warm_up).as_secs_f64();
+    if let Some(measured) = measured(step) {
         let interval = step.values.duration("interval").unwrap_or(Duration::from_millis(10)).as_secs_f64();
         lines.push(format!(
             "measures {}, a sample every {}: stalls shorter than {} are not seen",
@@ -201,19 +200,19 @@ fn detects(
                 seconds(rtt.as_secs_f64())
             ));
         }
-        lines.extend(losses(configuration, step, measured, rtt, ceiling));
     }
     lines
 }
 
-/// How many losses a flow will meet: few losses make rates that vary much from trial to trial.
+/// How many losses a flow will meet in a trial, as Reno would: `None` without loss. Few losses make rates that vary much
+/// from trial to trial (DESIGN, measuring rule 14).
 fn losses(
     configuration: &Configuration,
     step: &Step,
     measured: f64,
     rtt: Duration,
     ceiling: Option<f64>,
-) -> Option<String> {
+) -> Option<f64> {
     let (from, to) = *step.pairs.first()?;
     let links = configuration.topology.directed_links();
     let path = configuration.topology.path(from, to)?;
@@ -228,10 +227,7 @@ fn losses(
     let share = ceiling.map_or(f64::INFINITY, |ceiling| ceiling / flows);
     let rate = model::mathis(segment, rtt, loss).unwrap_or(f64::INFINITY).min(share);
     let count = rate / 8.0 / segment.0 as f64 * measured * loss;
-    count.is_finite().then(|| {
-        let warning = if count < 100.0 { ": its rate will vary much between trials" } else { "" };
-        format!("about {count:.0} losses a flow and trial (Reno at {} ppm){warning}", (loss * 1e6).round())
-    })
+    count.is_finite().then_some(count)
 }
 
 /// Two decimals, never above the truth.
@@ -261,6 +257,7 @@ fn json(plan: &Plan, outlook: &Outlook<'_>) -> Value {
                 "bytes_at_most": prospect.bytes_at_most,
                 "ceiling_bits_per_second": prospect.ceiling,
                 "detects": prospect.detects,
+                "losses_per_flow": prospect.losses,
             })
         })
         .collect();
@@ -381,30 +378,50 @@ fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
     out
 }
 
+/// What trials of one step can show, at all of its points.
+struct Shows<'a> {
+    name: &'a str,
+    lines: Vec<String>,
+    /// Least and most a flow and trial.
+    losses: Option<[f64; 2]>,
+}
+
 /// What trials can show, each line once for all the points of a step it holds for.
 fn detections(out: &mut String, outlook: &Outlook<'_>) {
-    let mut by_step: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut order: Vec<&str> = Vec::new();
+    let mut steps: Vec<Shows<'_>> = Vec::new();
     for prospect in &outlook.prospects {
         let name = prospect.step.name.as_str();
-        if !by_step.contains_key(name) {
-            order.push(name);
-        }
-        let lines = by_step.entry(name).or_default();
+        let index = steps.iter().position(|step| step.name == name).unwrap_or_else(|| {
+            steps.push(Shows { name, lines: Vec::new(), losses: None });
+            steps.len() - 1
+        });
+        let Shows { lines, losses, .. } = &mut steps[index];
         for text in &prospect.detects {
-            if !lines.contains(&text.as_str()) && lines.len() < 8 {
-                lines.push(text);
+            if !lines.contains(text) && lines.len() < 8 {
+                lines.push(text.clone());
             }
         }
+        if let Some(count) = prospect.losses {
+            let [least, most] = losses.unwrap_or([count, count]);
+            *losses = Some([least.min(count), most.max(count)]);
+        }
     }
-    if by_step.values().all(Vec::is_empty) {
+    steps.retain(|step| !step.lines.is_empty() || step.losses.is_some());
+    if steps.is_empty() {
         return;
     }
     out.push_str("\nwhat a trial can and cannot show\n");
-    for name in order {
-        for (index, text) in by_step[name].iter().enumerate() {
+    let width = steps.iter().map(|step| step.name.len()).max().unwrap_or(0).min(20);
+    for Shows { name, mut lines, losses } in steps {
+        if let Some([least, most]) = losses {
+            let (least, most) = (least.round(), most.round());
+            let count = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+            let warning = if least < 100.0 { ": rates will vary much between trials" } else { "" };
+            lines.push(format!("about {count} losses a flow and trial, as Reno would{warning}"));
+        }
+        for (index, text) in lines.iter().enumerate() {
             let head = if index == 0 { name } else { "" };
-            line(out, "  ", &format!("{head:<10} {text}"));
+            hanging(out, &format!("  {head:<width$}  "), width + 4, text);
         }
     }
 }
@@ -435,25 +452,30 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-/// One line, broken at 80 columns; letters that steer a terminal are not let through.
+/// One line, broken at 80 columns.
 fn line(out: &mut String, indent: &str, text: &str) {
+    hanging(out, indent, indent.len() + 4, text);
+}
+
+/// `head` and then text, broken at 80 columns and continued at column `hang`; letters that steer a terminal are not let
+/// through.
+fn hanging(out: &mut String, head: &str, hang: usize, text: &str) {
     let clean: String =
         text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect();
-    let mut column = 0;
-    out.push_str(indent);
-    for word in clean.split(' ') {
+    out.push_str(head);
+    let mut column = head.chars().count();
+    for (index, word) in clean.split(' ').enumerate() {
         let width = word.chars().count();
-        if column > 0 && indent.len() + column + 1 + width > 80 {
+        if index > 0 && column + 1 + width > 80 && column > hang {
             out.push('\n');
-            out.push_str(indent);
-            out.push_str("    ");
-            column = 4;
-        } else if column > 0 {
+            out.push_str(&" ".repeat(hang));
+            column = hang;
+        } else if index > 0 {
             out.push(' ');
             column += 1;
         }
         out.push_str(word);
-        column += width.max(usize::from(word.is_empty()));
+        column += width;
     }
     out.push('\n');
 }

@@ -168,7 +168,8 @@ impl Topology {
         Self::queue_for(rate, self.longest_rtt())
     }
 
-    fn queue_for(rate: Option<BitsPerSecond>, longest_rtt: Duration) -> Queue {
+    /// As `default_queue`, for a caller that looked the longest round trip up once.
+    pub fn queue_for(rate: Option<BitsPerSecond>, longest_rtt: Duration) -> Queue {
         // A link without a rate never queues; the figure only bounds a burst while the fabric is late.
         let rate = rate.unwrap_or(BitsPerSecond(10_000_000_000));
         let bytes = rate.as_f64() / 8.0 * longest_rtt.as_secs_f64();
@@ -221,7 +222,7 @@ impl Topology {
             return self.hosts[directed / 2].access.delay_ns;
         }
         let link = &self.links[(directed - access_count) / 2];
-        if directed % 2 == 0 { link.forward.delay_ns } else { link.backward.delay_ns }
+        if directed.is_multiple_of(2) { link.forward.delay_ns } else { link.backward.delay_ns }
     }
 
     /// The directed links a packet from host `from` to host `to` passes, by index, fewest links first and the order in the

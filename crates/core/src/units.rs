@@ -228,7 +228,7 @@ pub fn duration_text(duration: Duration) -> String {
 }
 
 fn exact_unit<'a>(value: u64, units: &[(&'a str, u64)]) -> (&'a str, u64) {
-    let divides = |(_, factor): &&(&str, u64)| value != 0 && value % factor == 0;
+    let divides = |(_, factor): &&(&str, u64)| value != 0 && value.is_multiple_of(*factor);
     *units.iter().filter(divides).max_by_key(|(_, factor)| *factor).unwrap_or(&units[0])
 }
 

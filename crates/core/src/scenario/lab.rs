@@ -8,8 +8,6 @@ use super::schema;
 use super::tree::{Data, Node, Table};
 use crate::param::Value;
 use crate::topology::{Access, Direction, Host, Link, Queue, Site, TcpProfile, Topology};
-use crate::units::{BitsPerSecond, Bytes};
-use std::time::Duration;
 
 /// Enough for any network people draw; routes are computed between all sites.
 const SITES_MAX: usize = 256;
@@ -263,19 +261,11 @@ fn read_links(context: &Context<'_>, lab: &Table, topology: &mut Topology) -> Op
                 "forward" => &mut topology.links[index].forward,
                 _ => &mut topology.links[index].backward,
             };
-            let default = default_queue(direction.rate, longest);
+            let default = Topology::queue_for(direction.rate, longest);
             direction.queue = link_queue(context, draft, key, default);
         }
     }
     Some(())
-}
-
-/// One bandwidth-delay product of the longest path, at least 256 KiB. As `Topology::default_queue`, with the longest path
-/// looked up once.
-fn default_queue(rate: Option<BitsPerSecond>, longest: Duration) -> Queue {
-    let rate = rate.unwrap_or(BitsPerSecond(10_000_000_000));
-    let bytes = rate.as_f64() / 8.0 * longest.as_secs_f64();
-    Queue { bytes: Some(Bytes((bytes as u64).max(256 * 1024))), packets: None }
 }
 
 fn link_queue(context: &Context<'_>, draft: &LinkDraft<'_>, key: &str, default: Queue) -> Queue {

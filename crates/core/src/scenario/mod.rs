@@ -20,6 +20,7 @@ mod reader;
 mod resolved;
 mod schema;
 pub mod select;
+mod settle;
 mod step;
 mod tree;
 

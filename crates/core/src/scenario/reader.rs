@@ -57,6 +57,10 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Reads `table`; unknown keys are refused at once. `extra` are a workload's own parameters, which go before `keys`
     /// where both declare one.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a table's place has three parts and its declaration three"
+    )]
     pub fn new(
         context: &'a Context<'a>,
         table: &'a Table,

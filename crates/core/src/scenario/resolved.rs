@@ -52,11 +52,8 @@ impl Defaults {
 /// Inserts where nothing is written; leaves alone what is not there to be written into.
 fn insert(table: &mut Table, path: &[Hop], node: Node) {
     match path {
-        [Hop::Key(key)] => {
-            if table.get(key).is_none() {
-                table.set(key, node.at, node);
-            }
-        }
+        [Hop::Key(key)] if table.get(key).is_none() => table.set(key, node.at, node),
+        [Hop::Key(_)] => {}
         [Hop::Key(key), Hop::Index(index), rest @ ..] => {
             let list = table.get_mut(key).map(|node| &mut node.data);
             if let Some(Data::List(list)) = list

@@ -1,0 +1,130 @@
+//! Criteria against the points there are: `for_each` resolved, comparisons checked.
+
+use super::criterion::{Criteria, Scene, no_parameter, param_named};
+use super::expand;
+use super::plan::{Condition, Criterion, Reference};
+use super::reader::Reader;
+use super::select;
+use crate::param::Value;
+
+/// Resolves `for_each`, and checks that every criterion has its points and every point what it is compared with.
+pub(super) fn settle(
+    scene: &Scene<'_>,
+    reader: &Reader<'_>,
+    criterion: Criterion,
+    for_each: Option<String>,
+    found: &mut Criteria,
+) {
+    if !scene.complete {
+        return;
+    }
+    let problems = reader.problems();
+    let at = reader.at;
+    let chosen = select::points(scene.configurations, &criterion.select, &|step| {
+        criterion.workloads.is_empty() || criterion.workloads.contains(&step.workload)
+    });
+    if chosen.is_empty() {
+        if !scene.lenient {
+            problems.add_help(
+                at,
+                format!("{} selects no point", reader.what),
+                "`where` and `case` must leave at least one step that has the metric",
+            );
+        }
+        found.not_judged.push(criterion.text);
+        return;
+    }
+    let step_of = |(index, number): select::PointIndex| &scene.configurations[index].steps[number];
+    if let Some(per) = &criterion.per {
+        let known = param_named(scene, per).is_some();
+        let bad = chosen.iter().find(|point| {
+            let value = select::parameter(step_of(**point), per).and_then(Value::as_number);
+            value.is_none_or(|number| number == 0.0)
+        });
+        if !known {
+            no_parameter(scene, per, reader.place_of("per"), problems);
+            return;
+        }
+        if let Some(point) = bad {
+            let message =
+                format!("`per`: {per:?} is no number above zero in point {}", step_of(*point).point);
+            problems.add(reader.place_of("per"), message);
+            return;
+        }
+    }
+    for (key, reference) in [("minus", &criterion.minus), ("of", &criterion.of)] {
+        let Some(reference) = reference else { continue };
+        for point in &chosen {
+            let Some(missing) = missing_reference(scene, *point, reference, &criterion) else { continue };
+            if scene.lenient {
+                found.not_judged.push(criterion.text);
+                return;
+            }
+            problems.add(reader.place_of(key), format!("`{key}`: {missing}"));
+            return;
+        }
+    }
+    let Some(name) = for_each else {
+        found.list.push(criterion);
+        return;
+    };
+    if param_named(scene, &name).is_none() {
+        no_parameter(scene, &name, reader.place_of("for_each"), problems);
+        return;
+    }
+    let mut values: Vec<Value> = Vec::new();
+    for point in &chosen {
+        let step = step_of(*point);
+        let value = if name == "step" {
+            Some(Value::Text(step.name.clone()))
+        } else {
+            select::parameter(step, &name).cloned()
+        };
+        if let Some(value) = value
+            && !values.contains(&value)
+        {
+            values.push(value);
+        }
+    }
+    for value in values {
+        let mut one = criterion.clone();
+        let shown = expand::id_text(&value);
+        one.text = format!("{} ({name} = {shown})", one.text);
+        one.select.parameters.insert(name.clone(), Condition::OneOf(vec![value]));
+        found.list.push(one);
+    }
+}
+
+/// What is missing for the comparison, if anything is.
+fn missing_reference(
+    scene: &Scene<'_>,
+    point: select::PointIndex,
+    reference: &Reference,
+    criterion: &Criterion,
+) -> Option<String> {
+    let configuration = &scene.configurations[point.0];
+    let id = &configuration.steps[point.1].point;
+    match reference {
+        Reference::Ceiling => {
+            let bounded = {
+                let step = &configuration.steps[point.1];
+                crate::model::ceiling_of_metric(configuration, step, criterion.metric.as_deref()?).is_some()
+            };
+            (!bounded).then(|| format!("no link on the path of point {id} has a rate, so it has no ceiling"))
+        }
+        Reference::Published => {
+            let name = format!("{}.{}", criterion.metric.as_deref()?, criterion.statistic);
+            let there = configuration.published.contains_key(&name);
+            (!there).then(|| format!("nothing is published for {name} of point {id}"))
+        }
+        Reference::Point(_) | Reference::Case(_) => {
+            let dimensions: Vec<String> =
+                scene.expansion.dimensions.iter().map(|dimension| dimension.name.clone()).collect();
+            let there = select::reference_point(scene.configurations, &dimensions, point, reference);
+            match there {
+                None => Some(format!("there is no such point beside {id}")),
+                Some(_) => None,
+            }
+        }
+    }
+}
