@@ -2,6 +2,7 @@
 //! fabric, moves every packet between them. Its rules are numbered in docs/specs/lab.md.
 
 mod buffer;
+mod delivery;
 pub mod error;
 pub mod fabric_process;
 mod host;

@@ -1,6 +1,7 @@
 //! The fabric's loop body: packets from the devices into the core, and what the core says out again.
 
 use crate::buffer::Buffers;
+use crate::delivery::{Delivery, collect};
 use crate::packet::Packet;
 use crate::port::Port;
 use crate::run::Run;
@@ -18,17 +19,6 @@ const READ_BYTES: usize = 128 << 10;
 const READ_PACKETS: usize = 32;
 /// The page is as old as this at most while packets move.
 const PAGE_AGE_NS: u64 = 1_000_000;
-
-/// Consecutive segments of one buffer for one host, delivered together.
-struct Delivery {
-    host: usize,
-    buffer: u32,
-    first: u16,
-    count: u16,
-    /// Lateness of each arrival in it is measured from here: the earliest one's.
-    planned: Instant,
-    arrivals: u64,
-}
 
 pub struct Shell {
     pub fabric: Fabric,
@@ -111,7 +101,8 @@ impl Shell {
         while let Some(action) = self.fabric.poll() {
             match action {
                 Action::Deliver { host, packet, planned } => {
-                    self.collect(host, packet.buffer, packet.first, packet.count, planned);
+                    let run = Delivery::of(host, &packet, planned);
+                    collect(&mut self.deliveries, self.buffers.get_mut(packet.buffer), self.turns, run);
                 }
                 Action::Drop { packet, .. } => self.buffers.release(packet.buffer, packet.count),
             }
@@ -120,24 +111,6 @@ impl Shell {
             self.deliver(index);
         }
         self.deliveries.clear();
-    }
-
-    /// Joins a run to the one before it of the same buffer, if this turn has one, else opens a new one. Segments of a flow
-    /// arrive in order, so nothing of the same flow can be between the two.
-    fn collect(&mut self, host: usize, buffer: u32, first: u16, count: u16, planned: Instant) {
-        let next = self.deliveries.len();
-        let state = self.buffers.get_mut(buffer);
-        if state.open_turn == self.turns {
-            let open = &mut self.deliveries[state.open_run];
-            if open.host == host && open.first + open.count == first {
-                open.count += count;
-                open.arrivals += 1;
-                return;
-            }
-        }
-        state.open_turn = self.turns;
-        state.open_run = next;
-        self.deliveries.push(Delivery { host, buffer, first, count, planned, arrivals: 1 });
     }
 
     fn deliver(&mut self, index: usize) {
