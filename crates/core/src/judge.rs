@@ -11,7 +11,7 @@ use crate::record::{CriterionResult, Factor, Observed, Row, TrialRecord, Verdict
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
 use crate::scenario::plan::{Bound, Criterion, Plan, Reference};
-use crate::scenario::select::{PointIndex, parameter, reference_point};
+use crate::scenario::select::{Neighbours, PointIndex, parameter};
 use crate::seed;
 use crate::statistics::{
     INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, most_frequent, range,
@@ -22,10 +22,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The run fails if one criterion fails, else is inconclusive if one is, else passes.
 pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<CriterionResult>, Verdict) {
     let evidence = Evidence::new(records);
+    let dimensions = plan.dimensions.iter().map(String::as_str).collect();
+    let neighbours = Neighbours::new(&plan.configurations, dimensions);
     let results: Vec<CriterionResult> = plan
         .criteria
         .iter()
-        .map(|criterion| Judge { plan, evidence: &evidence, metrics, criterion }.judge())
+        .map(|criterion| {
+            Judge { plan, evidence: &evidence, neighbours: &neighbours, metrics, criterion }.judge()
+        })
         .collect();
     let verdict = overall(results.iter().map(|result| result.verdict));
     (results, verdict)
@@ -104,6 +108,7 @@ enum Base {
 struct Judge<'a> {
     plan: &'a Plan,
     evidence: &'a Evidence<'a>,
+    neighbours: &'a Neighbours<'a>,
     metrics: &'a [Metric],
     criterion: &'a Criterion,
 }
@@ -377,9 +382,10 @@ impl Judge<'_> {
                 published.ok_or_else(|| format!("nothing is published for {name}"))
             }
             Reference::Point(_) | Reference::Case(_) => {
-                let other =
-                    reference_point(&self.plan.configurations, &self.plan.dimensions, point, reference)
-                        .ok_or("the point it is compared with is not in this run")?;
+                let other = self
+                    .neighbours
+                    .find(point, reference)
+                    .ok_or("the point it is compared with is not in this run")?;
                 let id = self.id(other);
                 let valid = self.evidence.valid(id);
                 if let Some(why) = self.not_judgeable(id, &valid) {

@@ -3,7 +3,7 @@
 use crate::scenario::plan::{Configuration, Step};
 use crate::topology::{DirectedLink, Topology};
 use crate::units::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// IPv4 header without options (RFC 791) and TCP header without options (RFC 9293), bytes.
@@ -124,16 +124,21 @@ fn fill(links: &[DirectedLink], mut growing: Vec<Aggregate>) -> Option<f64> {
                 *demand.entry(*link).or_default() += aggregate.weight * cost;
             }
         }
-        let (full, step) = demand
-            .iter()
-            .map(|(link, demand)| (*link, (room[*link] / demand).max(0.0)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let step =
+            demand.iter().map(|(link, demand)| (room[*link] / demand).max(0.0)).min_by(f64::total_cmp)?;
         share += step;
+        // Links that fill up together are full together, whatever rounding says.
+        let mut full: BTreeSet<usize> = BTreeSet::new();
         for (link, demand) in demand {
-            room[link] = if link == full { 0.0 } else { room[link] - step * demand };
+            room[link] -= step * demand;
+            if room[link] <= demand * share * 1e-9 {
+                room[link] = 0.0;
+                full.insert(link);
+            }
         }
-        let (done, rest): (Vec<Aggregate>, Vec<Aggregate>) =
-            growing.into_iter().partition(|aggregate| aggregate.costs.iter().any(|(link, _)| *link == full));
+        let (done, rest): (Vec<Aggregate>, Vec<Aggregate>) = growing
+            .into_iter()
+            .partition(|aggregate| aggregate.costs.iter().any(|(link, _)| full.contains(link)));
         total += done.iter().map(|aggregate| aggregate.weight * share).sum::<f64>();
         growing = rest;
     }
@@ -152,6 +157,26 @@ fn ceiling_of(configuration: &Configuration, step: &Step) -> Option<Ceiling> {
         _ => Flow::Up,
     };
     ceiling(&configuration.topology, &step.pairs, streams, direction, true)
+}
+
+/// True where the step has a ceiling at all: a direction, and a link with a rate on every pair's path.
+pub fn has_ceiling(configuration: &Configuration, step: &Step) -> bool {
+    let topology = &configuration.topology;
+    let rated_host = |host: usize| topology.hosts[host].access.rate.is_some();
+    let mut rated_sites: BTreeMap<(usize, usize), bool> = BTreeMap::new();
+    let first_link = 2 * topology.hosts.len();
+    step.pairs.iter().all(|(from, to)| {
+        rated_host(*from) || rated_host(*to) || {
+            let sites = (topology.hosts[*from].site, topology.hosts[*to].site);
+            *rated_sites.entry(sites).or_insert_with(|| {
+                let path = topology.site_path(sites.0, sites.1).unwrap_or_default();
+                path.iter().any(|index| {
+                    let link = &topology.links[(index - first_link) / 2];
+                    link.forward.rate.is_some() && link.backward.rate.is_some()
+                })
+            })
+        }
+    })
 }
 
 /// What `of = { model = "ceiling" }` means for a metric: the total for `domain.total_…`, else one flow's mean share.

@@ -189,6 +189,8 @@ impl Topology {
                 *second = delay;
             }
         }
+        let delays: Vec<Vec<Option<u64>>> =
+            (0..self.sites.len()).map(|from| self.sums_from(from, &|index| self.delay_ns(index))).collect();
         let mut longest = 0u64;
         for (from, [first, second]) in farthest.iter().enumerate() {
             let Some(first) = first else { continue };
@@ -196,13 +198,12 @@ impl Topology {
                 longest = longest.max(first.saturating_add(*second).saturating_mul(2));
             }
             for (to, [other, _]) in farthest.iter().enumerate().skip(from + 1) {
-                let Some(other) = other else { continue };
-                let (Some(there), Some(back)) = (self.site_path(from, to), self.site_path(to, from)) else {
+                let (Some(other), Some(there), Some(back)) = (other, delays[from][to], delays[to][from])
+                else {
                     continue;
                 };
-                let links = there.iter().chain(&back).map(|index| self.delay_ns(*index));
-                let between = links.fold(0u64, u64::saturating_add);
-                longest = longest.max(first.saturating_add(*other).saturating_mul(2).saturating_add(between));
+                let access = first.saturating_add(*other).saturating_mul(2);
+                longest = longest.max(access.saturating_add(there).saturating_add(back));
             }
         }
         Duration::from_nanos(longest)
@@ -239,24 +240,9 @@ impl Topology {
 
     /// Directed links from one site's switch to another's.
     pub fn site_path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let mut arrived_by: Vec<Option<(usize, usize)>> = vec![None; self.sites.len()];
-        let mut reached = vec![false; self.sites.len()];
-        let mut frontier = VecDeque::from([from]);
-        reached[from] = true;
-        while let Some(site) = frontier.pop_front() {
-            for (index, link) in self.links.iter().enumerate() {
-                for (side, direction) in [(0, 0), (1, 1)] {
-                    let (here, there) = (link.between[side], link.between[1 - side]);
-                    if here == site && !reached[there] {
-                        reached[there] = true;
-                        arrived_by[there] = Some((site, 2 * (self.hosts.len() + index) + direction));
-                        frontier.push_back(there);
-                    }
-                }
-            }
-        }
-        if !reached[to] {
-            return None;
+        let arrived_by = self.routes_from(from);
+        if from != to {
+            arrived_by[to]?;
         }
         let mut path = Vec::new();
         let mut site = to;
@@ -266,6 +252,56 @@ impl Topology {
         }
         path.reverse();
         Some(path)
+    }
+
+    /// How each site is reached from one: the site before it and the directed link between. `None` for the site itself and for
+    /// those without a path. Fewest links first, and the order in the file where two paths tie.
+    pub fn routes_from(&self, from: usize) -> Vec<Option<(usize, usize)>> {
+        let mut leaving: Vec<Vec<(usize, usize)>> = vec![Vec::new(); self.sites.len()];
+        for (index, link) in self.links.iter().enumerate() {
+            let forward = 2 * (self.hosts.len() + index);
+            leaving[link.between[0]].push((link.between[1], forward));
+            leaving[link.between[1]].push((link.between[0], forward + 1));
+        }
+        let mut arrived_by: Vec<Option<(usize, usize)>> = vec![None; self.sites.len()];
+        let mut frontier = VecDeque::from([from]);
+        while let Some(site) = frontier.pop_front() {
+            for (there, directed) in &leaving[site] {
+                if *there != from && arrived_by[*there].is_none() {
+                    arrived_by[*there] = Some((site, *directed));
+                    frontier.push_back(*there);
+                }
+            }
+        }
+        arrived_by
+    }
+
+    /// Something added up along the way from one site to each other, by what each directed link adds; `None` without a path.
+    fn sums_from(&self, from: usize, adds: &dyn Fn(usize) -> u64) -> Vec<Option<u64>> {
+        let arrived_by = self.routes_from(from);
+        let mut sums: Vec<Option<u64>> = vec![None; self.sites.len()];
+        sums[from] = Some(0);
+        for site in 0..self.sites.len() {
+            // Back to a site whose sum is known, then forward again.
+            let mut way = Vec::new();
+            let mut here = site;
+            while sums[here].is_none() {
+                let Some((before, directed)) = arrived_by[here] else { break };
+                way.push((here, directed));
+                here = before;
+            }
+            let mut sum = sums[here];
+            for (there, directed) in way.into_iter().rev() {
+                sum = sum.map(|sum| sum.saturating_add(adds(directed)));
+                sums[there] = sum;
+            }
+        }
+        sums
+    }
+
+    /// Directed links between sites on the way from one site to each other; `None` without a path.
+    pub fn link_counts_from(&self, from: usize) -> Vec<Option<u64>> {
+        self.sums_from(from, &|_| 1)
     }
 
     pub fn host_index(&self, name: &str) -> Option<usize> {
@@ -364,6 +400,27 @@ mod tests {
         second.between = [2, 1];
         topology.links.push(second);
         assert_eq!(topology.site_path(0, 2).unwrap(), vec![4, 7]);
+    }
+
+    #[test]
+    fn the_longest_round_trip_is_that_of_the_farthest_two_hosts() {
+        let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
+        for (name, between) in [("far", [1, 2]), ("farther", [3, 2]), ("alone", [1, 2])] {
+            topology.sites.push(Site { name: name.to_owned(), tcp_profile: TcpProfile::Stock });
+            let mut host = topology.hosts[0].clone();
+            (host.name, host.site) = (format!("{name}-0"), topology.sites.len() - 1);
+            topology.hosts.push(host);
+            if name != "alone" {
+                let mut link = topology.links[0].clone();
+                link.between = between;
+                link.forward.delay_ns += topology.links.len() as u64;
+                topology.links.push(link);
+            }
+        }
+        let all = (0..topology.hosts.len()).flat_map(|a| (0..topology.hosts.len()).map(move |b| (a, b)));
+        let longest = all.filter_map(|(a, b)| topology.rtt(a, b)).max().unwrap();
+        assert_eq!(topology.longest_rtt(), longest);
+        assert_eq!(topology.link_counts_from(0), [Some(0), Some(1), Some(2), Some(3), None]);
     }
 
     #[test]

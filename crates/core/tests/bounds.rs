@@ -66,3 +66,29 @@ fn a_long_line_is_shown_only_around_its_error() {
     );
     assert!(try_load(&text, &[], false).unwrap_err().render(true).len() < 4_000);
 }
+
+#[test]
+fn what_would_take_long_to_judge_or_to_route_is_refused() {
+    let values: Vec<String> = (1..=100).map(|value| value.to_string()).collect();
+    let values = values.join(",");
+    let mut text = format!(
+        "{QUICKSTART}\n[sweep]\n\"step.idle.count\" = [{values}]\n\"step.one.streams\" = [{values}]\n"
+    );
+    for number in 0..200 {
+        write!(text, "[[criterion]]\ntext = \"t{number}\"\nlimiting_factor = \"loss\"\n").unwrap();
+    }
+    assert!(first(&text).contains("criteria on 40000 points are more than"));
+    let mut chain = String::from("[scenario]\nname = \"s\"\n");
+    for number in 0..256 {
+        write!(chain, "[[lab.site]]\nname = \"s{number}\"\n").unwrap();
+    }
+    for number in 0..255 {
+        write!(chain, "[[lab.link]]\nbetween = [\"s{number}\", \"s{}\"]\nrtt = \"1ms\"\n", number + 1)
+            .unwrap();
+    }
+    let step = "[[step]]\nname = \"x\"\nworkload = \"stream\"\nduration = \"1s\"\npairing = \"all\"\n";
+    let all = |hosts: &str| first(&format!("{chain}{step}from = \"{hosts}\"\nto = \"{hosts}\"\n"));
+    assert!(all("s*").contains("has 65536 pairs; at most 16384 fit"));
+    let far = format!("{chain}{step}from = \"s[0-99]-0\"\nto = \"s[156-255]-0\"\n");
+    assert!(first(&far).contains("links; at most 500000 fit"), "{}", first(&far));
+}

@@ -33,6 +33,7 @@ pub(super) struct Scene<'a> {
     pub root: &'a Table,
     pub expansion: &'a Expansion,
     pub configurations: &'a [Configuration],
+    pub neighbours: select::Neighbours<'a>,
     pub metrics: &'a [Metric],
     pub workloads: &'a [WorkloadSchema],
     /// True for the short form: criteria may lack points, and those with `short = false` are left out.
@@ -41,6 +42,12 @@ pub(super) struct Scene<'a> {
     pub complete: bool,
     /// True when points may be missing because the command line took them away.
     pub lenient: bool,
+}
+
+impl Scene<'_> {
+    pub fn point_count(&self) -> usize {
+        self.configurations.iter().map(|configuration| configuration.steps.len()).sum()
+    }
 }
 
 /// Every metric a criterion may name.
@@ -140,9 +147,13 @@ pub(super) fn quantity(node: &Node, unit: &str, key: &str, problems: &Problems) 
 
 pub(super) fn criteria(scene: &Scene<'_>, context: &Context<'_>) -> Criteria {
     let mut found = Criteria { list: Vec::new(), not_judged: Vec::new(), left_out: Vec::new() };
-    for (index, (table, at)) in
-        super::array_of_tables(scene.root, "criterion", context.problems).into_iter().enumerate()
+    let tables = super::array_of_tables(scene.root, "criterion", context.problems);
+    if let Some((_, at)) = tables.first()
+        && !settle::affordable(scene, tables.len(), *at, context.problems)
     {
+        return found;
+    }
+    for (index, (table, at)) in tables.into_iter().enumerate() {
         let path = vec![Hop::Key("criterion".to_owned()), Hop::Index(index)];
         let what = titled("[[criterion]]", table.text("text"));
         let reader = Reader::new(context, table, at, what, "criterion", schema::CRITERION, &[], path);

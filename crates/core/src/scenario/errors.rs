@@ -143,6 +143,8 @@ struct Found {
     // Every configuration is decoded by itself, so what is wrong with all of them is found once for each.
     seen: BTreeSet<(Place, String)>,
     further: usize,
+    /// Every problem as often as it was met.
+    met: usize,
 }
 
 impl Problems {
@@ -165,6 +167,7 @@ impl Problems {
     pub fn add_helped(&self, at: Place, message: impl Into<String>, help: Option<String>) {
         let found = &mut *self.found.borrow_mut();
         let message = message.into();
+        found.met += 1;
         if found.seen.contains(&(at, message.clone())) {
             return;
         }
@@ -178,9 +181,9 @@ impl Problems {
     pub fn any(&self) -> bool {
         !self.found.borrow().list.is_empty()
     }
+    /// How often a problem was met so far, the same one again included: grows whenever something is wrong.
     pub fn count(&self) -> usize {
-        let found = self.found.borrow();
-        found.list.len() + found.further
+        self.found.borrow().met
     }
     /// True once no further problem would be shown, so that looking for more is pointless.
     pub fn full(&self) -> bool {

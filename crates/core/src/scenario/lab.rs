@@ -9,6 +9,8 @@ use super::tree::{Data, Node, Table};
 use crate::param::Value;
 use crate::topology::{Access, Direction, Host, Link, Queue, Site, TcpProfile, Topology};
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// Enough for any network people draw; routes are computed between all sites.
 const SITES_MAX: usize = 256;
 const LINKS_MAX: usize = 512;
@@ -38,6 +40,10 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
     let mut topology = Topology::default();
     let overrides = super::array_of_tables(lab, "host", problems);
     let mut overridden = vec![false; overrides.len()];
+    let named =
+        overrides.iter().enumerate().filter_map(|(index, (table, _))| Some((table.text("name")?, index)));
+    // Of two for one host the first; the second is refused below.
+    let by_name: BTreeMap<&str, usize> = named.rev().collect();
     let sites = super::array_of_tables(lab, "site", problems);
     if sites.is_empty() {
         problems.add(node.at, "[lab] has no [[lab.site]]");
@@ -73,13 +79,10 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
         for number in 0..hosts {
             let host = format!("{name}-{number}");
             let mut own = access.clone();
-            for (index, (entry, at)) in overrides.iter().enumerate() {
-                if entry.text("name") == Some(host.as_str()) {
-                    if std::mem::replace(&mut overridden[index], true) {
-                        continue;
-                    }
-                    own = override_access(context, table.get("access"), entry, *at, index).unwrap_or(own);
-                }
+            if let Some(index) = by_name.get(host.as_str()) {
+                let (entry, at) = overrides[*index];
+                overridden[*index] = true;
+                own = override_access(context, table.get("access"), entry, at, *index).unwrap_or(own);
             }
             topology.hosts.push(Host { name: host, site: topology.sites.len() - 1, access: own });
         }
@@ -104,7 +107,7 @@ fn check_overrides(
 ) {
     // Only for the problems: what is not written here is the site's, so no default is noted.
     let inner = Context::new(context.problems);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for (index, (table, at)) in overrides.iter().enumerate() {
         let what = titled("[[lab.host]]", table.text("name"));
         let reader =

@@ -8,6 +8,7 @@ use super::path::{self, Speaker};
 use super::plan::{Configuration, Overrides, Plan, WorkloadSchema};
 use super::reader::{Context, Hop, Reader};
 use super::resolved::{self, Defaults};
+use super::select::Neighbours;
 use super::tree::{self, Data, Node, Table};
 use super::{fault, lab, schema, step};
 use crate::param::Value;
@@ -20,6 +21,8 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// before it runs. Both keep `weir check` of any file within seconds and within a gigabyte.
 const NODES_MAX: usize = 4_000_000;
 const PARTS_MAX: usize = 1_000_000;
+/// Configurations with problems that are looked at.
+const REFUSED_MAX: usize = 32;
 
 /// Reads a scenario.
 ///
@@ -85,6 +88,10 @@ fn read(
         root: &root,
         expansion: &expansion,
         configurations: &configurations,
+        neighbours: Neighbours::new(
+            &configurations,
+            expansion.dimensions.iter().map(|it| it.name.as_str()).collect(),
+        ),
         metrics: &metrics,
         workloads,
         short: overrides.short,
@@ -230,7 +237,7 @@ fn configurations(
     }
     let mut all: Vec<Configuration> = Vec::with_capacity(count);
     let mut ids = BTreeSet::new();
-    let mut parts = 0usize;
+    let (mut parts, mut refused) = (0usize, 0usize);
     let cases: Vec<Option<&Case>> = match expansion.cases.as_slice() {
         [] => vec![None],
         cases => cases.iter().map(Some).collect(),
@@ -239,10 +246,15 @@ fn configurations(
         for number in 0..count / expansion.cases.len().max(1) {
             let chosen = combination(expansion, number);
             let configuration = one(&base, expansion, case, &chosen, workloads, problems, &mut ids, defaults);
-            if problems.full() {
-                return Some(all);
-            }
-            let Some(configuration) = configuration else { continue };
+            let Some(configuration) = configuration else {
+                refused += 1;
+                // What is wrong with so many is most likely wrong with all.
+                if problems.full() || refused >= REFUSED_MAX {
+                    return Some(all);
+                }
+                continue;
+            };
+            parts += configuration.topology.sites.len();
             parts += configuration.topology.hosts.len() + configuration.topology.links.len();
             parts += configuration.steps.iter().map(|step| 1 + step.pairs.len()).sum::<usize>();
             if parts > PARTS_MAX {
@@ -308,6 +320,7 @@ fn one(
         _ => suffix.clone(),
     };
     let context = Context::new(problems);
+    let before = problems.count();
     let topology = match tree.get("lab") {
         Some(node) => lab::topology(&context, node),
         None => Some(Topology::default()),
@@ -317,6 +330,9 @@ fn one(
     let steps = step::steps(&context, &tree, topology.as_ref(), workloads, &parameters, &point);
     let faults = fault::faults(&context, &tree, topology.as_ref(), &steps);
     let topology = topology?;
+    if problems.count() > before {
+        return None;
+    }
     defaults.add(context.defaults.into_inner());
     let published = case.map(|case| case.published.clone()).unwrap_or_default();
     Some(Configuration {

@@ -9,6 +9,7 @@ use super::reader::{Hop, TreePath};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
 use crate::param::{Kind, Param};
+use std::collections::BTreeMap;
 
 /// What a path may begin with.
 const ROOTS: [&str; 7] = ["step", "fault", "link", "site", "host", "scenario", "sweep"];
@@ -234,8 +235,10 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
         "host" => {
             let entries = list(lab, "host", &["lab"], &|_| schema::HOST.iter().collect(), &own_name);
             let mut all = Vec::new();
+            let by_name: BTreeMap<&str, &Named> =
+                entries.iter().map(|entry| (entry.name.as_str(), entry)).collect();
             for name in host_names(lab) {
-                match entries.iter().find(|entry| entry.name == name) {
+                match by_name.get(name.as_str()) {
                     Some(entry) => all.push(Named {
                         name,
                         path: entry.path.clone(),

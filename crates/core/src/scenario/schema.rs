@@ -167,7 +167,7 @@ pub(super) static STEP: &[Param] = &[
     Param::new("from", Kind::Hosts, "Hosts that send (or ask): names, globs like \"left-*\", ranges like \"left-[0-3]\", or a list of them.").required(),
     Param::new("to", Kind::Hosts, "Hosts that receive (or answer).").required(),
     Param::new("pairing", Kind::Choice(&["zip", "all"]), "Pair the first with the first, the second with the second; or each with all.").default("zip"),
-    count("pairs", "How many of the pairs are active, the first of them; all unless given.").range(1.0, 65_536.0),
+    count("pairs", "How many of the pairs are active, the first of them; all unless given.").range(1.0, 16_384.0),
     text("after", "Start when this step has ended; the step before it in the file unless `after` or `at` is given."),
     duration("at", "Start this long after the trial's start."),
     duration("duration", "How long the step loads, warm-up included.").range(1e6, 30.0 * DAY_NS),

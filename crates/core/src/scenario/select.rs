@@ -52,37 +52,48 @@ pub fn points(
     all
 }
 
-/// The point that a reference to another point or case means, seen from `point`. `None` when there is no such point.
-pub fn reference_point(
-    configurations: &[Configuration],
-    dimensions: &[String],
-    (index, number): PointIndex,
-    reference: &Reference,
-) -> Option<PointIndex> {
-    let here = &configurations[index];
-    let step = &here.steps[number];
-    let none = BTreeMap::new();
-    let (case, given) = match reference {
-        Reference::Point(given) => (here.case.as_ref(), given),
-        Reference::Case(case) => (Some(case), &none),
-        Reference::Ceiling | Reference::Published => return None,
-    };
-    let step_name = match given.get("step") {
-        Some(Value::Text(name)) => name,
-        _ => &step.name,
-    };
-    for (other_index, other) in configurations.iter().enumerate() {
-        if other.case.as_ref() != case {
-            continue;
+/// Finds the points that others are compared with.
+#[derive(Debug)]
+pub struct Neighbours<'a> {
+    configurations: &'a [Configuration],
+    dimensions: Vec<&'a str>,
+    by_case_and_values: BTreeMap<(Option<&'a str>, Vec<String>), usize>,
+}
+
+impl<'a> Neighbours<'a> {
+    pub fn new(configurations: &'a [Configuration], dimensions: Vec<&'a str>) -> Self {
+        let mut by_case_and_values = BTreeMap::new();
+        for (index, configuration) in configurations.iter().enumerate() {
+            let value = |name: &&str| value_key(configuration.parameters.get(*name));
+            let values = dimensions.iter().map(value).collect();
+            by_case_and_values.entry((configuration.case.as_deref(), values)).or_insert(index);
         }
-        let same = dimensions
-            .iter()
-            .all(|name| other.parameters.get(name) == given.get(name).or_else(|| here.parameters.get(name)));
-        if same && let Some(number) = other.steps.iter().position(|step| step.name == *step_name) {
-            return Some((other_index, number));
-        }
+        Neighbours { configurations, dimensions, by_case_and_values }
     }
-    None
+
+    /// The point that a reference to another point or case means, seen from `point`. `None` when there is no such point.
+    pub fn find(&self, (index, number): PointIndex, reference: &Reference) -> Option<PointIndex> {
+        let here = &self.configurations[index];
+        let none = BTreeMap::new();
+        let (case, given) = match reference {
+            Reference::Point(given) => (here.case.as_deref(), given),
+            Reference::Case(case) => (Some(case.as_str()), &none),
+            Reference::Ceiling | Reference::Published => return None,
+        };
+        let value = |name: &&str| value_key(given.get(*name).or_else(|| here.parameters.get(*name)));
+        let values: Vec<String> = self.dimensions.iter().map(value).collect();
+        let other = *self.by_case_and_values.get(&(case, values))?;
+        let step = match given.get("step") {
+            Some(Value::Text(name)) => name,
+            _ => &here.steps[number].name,
+        };
+        let number = self.configurations[other].steps.iter().position(|other| other.name == *step)?;
+        Some((other, number))
+    }
+}
+
+fn value_key(value: Option<&Value>) -> String {
+    value.map_or(String::new(), |value| value.to_json().to_string())
 }
 
 impl Plan {

@@ -1,11 +1,32 @@
 //! Criteria against the points there are: `for_each` resolved, comparisons checked.
 
 use super::criterion::{Criteria, Scene, no_parameter, param_named};
+use super::errors::{Place, Problems};
 use super::expand;
 use super::plan::{Condition, Criterion, Reference};
 use super::reader::Reader;
 use super::select;
+use crate::model;
 use crate::param::Value;
+use std::collections::BTreeSet;
+
+/// Criteria × points: what judging may cost.
+const WORK_MAX: usize = 1_000_000;
+const CRITERIA_MAX: usize = 1_000;
+
+fn too_many(criteria: usize, points: usize) -> String {
+    format!("{criteria} criteria on {points} points are more than {WORK_MAX} to judge")
+}
+
+/// False (and a problem) where there are more criteria than can be judged on so many points.
+pub(super) fn affordable(scene: &Scene<'_>, criteria: usize, at: Place, problems: &Problems) -> bool {
+    let points = scene.point_count();
+    let affordable = criteria <= CRITERIA_MAX && criteria.saturating_mul(points) <= WORK_MAX;
+    if !affordable {
+        problems.add_help(at, too_many(criteria, points), "drop criteria, or shorten a list of [sweep]");
+    }
+    affordable
+}
 
 /// Resolves `for_each`, and checks that every criterion has its points and every point what it is compared with.
 pub(super) fn settle(
@@ -73,6 +94,7 @@ pub(super) fn settle(
         return;
     }
     let mut values: Vec<Value> = Vec::new();
+    let mut seen = BTreeSet::new();
     for point in &chosen {
         let step = step_of(*point);
         let value = if name == "step" {
@@ -81,10 +103,16 @@ pub(super) fn settle(
             select::parameter(step, &name).cloned()
         };
         if let Some(value) = value
-            && !values.contains(&value)
+            && seen.insert(value.to_json().to_string())
         {
             values.push(value);
         }
+    }
+    let work = (found.list.len() + values.len()).saturating_mul(scene.point_count());
+    if work > WORK_MAX {
+        problems
+            .add(reader.place_of("for_each"), too_many(found.list.len() + values.len(), scene.point_count()));
+        return;
     }
     for value in values {
         let mut one = criterion.clone();
@@ -105,26 +133,16 @@ fn missing_reference(
     let configuration = &scene.configurations[point.0];
     let id = &configuration.steps[point.1].point;
     match reference {
-        Reference::Ceiling => {
-            let bounded = {
-                let step = &configuration.steps[point.1];
-                crate::model::ceiling_of_metric(configuration, step, criterion.metric.as_deref()?).is_some()
-            };
-            (!bounded).then(|| format!("no link on the path of point {id} has a rate, so it has no ceiling"))
-        }
+        Reference::Ceiling => (!model::has_ceiling(configuration, &configuration.steps[point.1]))
+            .then(|| format!("no link on the path of point {id} has a rate, so it has no ceiling")),
         Reference::Published => {
             let name = format!("{}.{}", criterion.metric.as_deref()?, criterion.statistic);
             let there = configuration.published.contains_key(&name);
             (!there).then(|| format!("nothing is published for {name} of point {id}"))
         }
         Reference::Point(_) | Reference::Case(_) => {
-            let dimensions: Vec<String> =
-                scene.expansion.dimensions.iter().map(|dimension| dimension.name.clone()).collect();
-            let there = select::reference_point(scene.configurations, &dimensions, point, reference);
-            match there {
-                None => Some(format!("there is no such point beside {id}")),
-                Some(_) => None,
-            }
+            let there = scene.neighbours.find(point, reference).is_some();
+            (!there).then(|| format!("there is no such point beside {id}"))
         }
     }
 }

@@ -10,11 +10,13 @@ use super::schema;
 use super::tree::{Data, Table};
 use crate::param::{Value, Values};
 use crate::topology::Topology;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// More pairs than a step can start at one instant.
-const PAIRS_MAX: usize = 65_536;
+const PAIRS_MAX: usize = 16_384;
+/// Links on the paths of all pairs together: what a model of them costs.
+const PATH_LINKS_MAX: u64 = 500_000;
 pub(super) const STEPS_MAX: usize = 256;
 
 /// Decodes all steps of one configuration. `point` makes a point's name from a step's.
@@ -232,18 +234,27 @@ fn read_pairs(reader: &Reader<'_>, topology: &Topology) -> Option<Vec<(usize, us
         }
         pairs.truncate(active);
     }
-    let mut checked: BTreeSet<(usize, usize)> = BTreeSet::new();
+    let mut link_counts: BTreeMap<usize, Vec<Option<u64>>> = BTreeMap::new();
+    let mut links = 0u64;
     for (a, b) in &pairs {
-        let sites = (topology.hosts[*a].site, topology.hosts[*b].site);
-        if checked.insert(sites) && topology.site_path(sites.0, sites.1).is_none() {
-            let (a, b) = (&topology.sites[sites.0].name, &topology.sites[sites.1].name);
+        let (from, to) = (topology.hosts[*a].site, topology.hosts[*b].site);
+        let counts = link_counts.entry(from).or_insert_with(|| topology.link_counts_from(from));
+        let Some(count) = counts[to] else {
+            let (a, b) = (&topology.sites[from].name, &topology.sites[to].name);
             problems.add_help(
                 reader.place_of("to"),
                 format!("there is no path from site {a:?} to site {b:?}"),
                 "connect them by a [[lab.link]], or by links over other sites",
             );
             return None;
-        }
+        };
+        links += count;
+    }
+    if links > PATH_LINKS_MAX {
+        let message =
+            format!("the pairs of {} pass {links} links; at most {PATH_LINKS_MAX} fit", reader.what);
+        problems.add(reader.at, message);
+        return None;
     }
     Some(pairs)
 }
