@@ -21,9 +21,22 @@ fn main() {
     let status = match commands::Cli::parse().command.run() {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("weir: {error:#}");
+            eprintln!("weir: {}", sentence(&error));
             2
         }
     };
     exit(status);
+}
+
+/// The error and what caused it, each said once: many causes are already part of the sentence above them.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for part in error.chain().map(ToString::to_string) {
+        if !text.contains(&part) {
+            let joint = if text.is_empty() { "" } else { ": " };
+            text.push_str(joint);
+            text.push_str(&part);
+        }
+    }
+    text
 }

@@ -183,7 +183,7 @@ fn a_full_disk_ends_the_run_in_words_and_what_was_written_can_be_read() {
     let mount = |arguments: &[&str]| {
         assert!(std::process::Command::new("mount").args(arguments).status().unwrap().success())
     };
-    mount(&["-t", "tmpfs", "-o", "size=400k", "tmpfs", small.to_str().unwrap()]);
+    mount(&["-t", "tmpfs", "-o", "size=150k", "tmpfs", small.to_str().unwrap()]);
     let file = folder.path().join("scenario.toml");
     fs::write(&file, three_trials().replace("trials = 3", "trials = 4")).unwrap();
     let mut command = weir();

@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::time::Duration;
-use support::{Ran, eventually, finish_within, namespaces, need_lab, ran, run, start, turn, weir};
+use support::{Ran, eventually, finish_within, namespaces, need_lab, run, start, turn, weir};
 
 struct NamedLab(&'static str);
 
@@ -162,7 +162,7 @@ fn what_a_killed_lab_left_is_removed_by_down_dead() {
     let lab = NamedLab::up("t-dead", CHAIN);
     let list: serde_json::Value = serde_json::from_str(&run(&["lab", "list", "--json"]).stdout).unwrap();
     let mine = list.as_array().unwrap().iter().find(|lab| lab["name"] == "t-dead").unwrap().clone();
-    let pid = mine["pid"].as_u64().unwrap_or_else(|| panic!("{mine:#}"));
+    let pid = mine["fabric_pid"].as_u64().unwrap_or_else(|| panic!("{mine:#}"));
     assert!(std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     eventually("the fabric is gone", Duration::from_secs(5), || {
         !std::path::Path::new(&format!("/proc/{pid}/exe")).exists()
@@ -175,5 +175,4 @@ fn what_a_killed_lab_left_is_removed_by_down_dead() {
     drop(lab);
     // A second lab of the name may come up again.
     drop(NamedLab::up("t-dead", CHAIN));
-    let _ = ran;
 }

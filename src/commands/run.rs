@@ -135,12 +135,11 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
     };
     campaign.writer().summary(&summary)?;
     let read = Folder::read(folder)?;
-    let report = campaign.writer().rendering("report.html", &weir_report::html(&read))?;
+    campaign.writer().rendering("report.html", &weir_report::html(&read))?;
     if args.json {
-        println!("{}", weir_report::json(&summary));
+        print!("{}", weir_report::json(&summary));
     } else {
         print!("{}", weir_report::terminal(&summary, shown()));
-        println!("report: {}", report.display());
     }
     Ok(match verdict {
         Verdict::Pass => 0,

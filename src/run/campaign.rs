@@ -182,11 +182,6 @@ impl<'a> Campaign<'a> {
         if self.stage.is_none() {
             let options = weir_lab::Options { seed: self.plan.seed, exe: self.program.clone() };
             let lab = Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
-            for note in lab.notes() {
-                if !self.warnings.contains(note) {
-                    self.warnings.push(note.clone());
-                }
-            }
             self.writer.environment(&environment::read(lab.notes()))?;
             self.stage =
                 Some(Stage { topology: configuration.topology.clone(), lab, fleet: Fleet::default() });

@@ -184,7 +184,10 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
         // A panic in a workload is our bug; it must fail its trial and not the agent.
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ready.run(&control)));
         match ran {
-            Ok(Ok(outcome)) => {
+            Ok(Ok(mut outcome)) => {
+                if let Some(began) = control.began() {
+                    outcome.started_ns = began.as_ns();
+                }
                 shared.tasks().remove(&task);
                 shared.say(&FromAgent::Finished { task, outcome: Box::new(outcome) });
             }

@@ -85,7 +85,7 @@ pub struct DeriveContext<'a> {
 pub struct Outcome {
     pub host: String,
     pub role: String,
-    /// When the load itself ran, ns on the host's monotonic clock.
+    /// When the load itself ran, ns on the host's monotonic clock; the agent puts in when the last thread really began.
     pub started_ns: u64,
     pub ended_ns: u64,
     pub rows: Vec<Row>,
@@ -159,6 +159,8 @@ pub struct Control {
     order: AtomicU8,
     /// Payload bytes (or operations) received so far, for live progress.
     progress: AtomicU64,
+    /// When the last thread began, 0 before; its distance from `start_at_ns` is what the start really reached.
+    began_ns: AtomicU64,
 }
 
 impl Control {
@@ -184,6 +186,15 @@ impl Control {
     /// Give up; nothing will be kept.
     pub fn aborted(&self) -> bool {
         self.order.load(Ordering::Relaxed) >= 2
+    }
+    /// A thread of the task begins its part at `now`.
+    pub fn begin(&self, now: Instant) {
+        self.began_ns.fetch_max(now.as_ns(), Ordering::Relaxed);
+    }
+    /// When the last thread began; `None` while none has.
+    pub fn began(&self) -> Option<Instant> {
+        let began_ns = self.began_ns.load(Ordering::Relaxed);
+        (began_ns > 0).then(|| Instant::from_ns(began_ns))
     }
     pub fn advance(&self, by: u64) {
         self.progress.fetch_add(by, Ordering::Relaxed);

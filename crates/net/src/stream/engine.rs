@@ -225,6 +225,7 @@ pub(crate) fn wait_for_start(control: &Control, start: Instant) -> bool {
         }
         let now = clock::monotonic();
         if now >= start || control.stopping() {
+            control.begin(now);
             return true;
         }
         clock::sleep_until(start.min(now + LOOK));
