@@ -335,8 +335,11 @@ pub fn signal(process: u32, signal: Signal) -> bool {
 }
 
 /// What tells a process from a later one with the same number: its start in clock ticks since boot. `None` if there is no
-/// such process, or only its remains wait to be reaped.
+/// such process, only its remains wait to be reaped, or it has been killed and is on its way out.
 pub fn start_ticks(process: u32) -> Option<u64> {
+    if is_ending(process) {
+        return None;
+    }
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in parentheses, may itself hold spaces and parentheses: what follows its end is regular.
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().collect();
@@ -344,6 +347,21 @@ pub fn start_ticks(process: u32) -> Option<u64> {
         return None;
     }
     fields.get(19)?.parse().ok()
+}
+
+/// A killed process stays in the tables for some milliseconds: first with the signal pending, then without its program.
+fn is_ending(process: u32) -> bool {
+    const KILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else { return true };
+    let pending = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    let without_program = || {
+        let program = std::fs::read_link(format!("/proc/{process}/exe"));
+        program.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    pending.fold(0, |all, mask| all | mask) & KILL_BIT != 0 || without_program()
 }
 
 /// Raises the calling process's priority by `steps` of nice, and its session's where the kernel shares the CPU between
