@@ -33,6 +33,7 @@ pub struct Cli {
 }
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant)] // there is one, made once
 pub enum Command {
     #[cfg(feature = "lab")]
     Run(run::Args),

@@ -17,6 +17,9 @@ use weir_net::latency::LatencyPlan;
 use weir_net::stream::plan::StreamPlan;
 use weir_transport::Key;
 
+/// The values of one measurement, and the swept ones among them by name.
+type Combination = (Values, Vec<(String, Value)>);
+
 /// Measure between any two machines: a server at one end, stream or latency at the other.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -269,7 +272,7 @@ impl Flags {
     }
 
     /// Every combination: the values of the measurement, and the swept ones among them.
-    fn points(&self) -> anyhow::Result<Vec<(Values, Vec<(String, Value)>)>> {
+    fn points(&self) -> anyhow::Result<Vec<Combination>> {
         const POINTS_MAX: usize = 10_000;
         let mut points = vec![(Values::default(), Vec::new())];
         for flag in &self.0 {

@@ -51,6 +51,7 @@ fn a_whole_folder_gives_a_page_of_moderate_size_with_every_section() {
     }
 }
 
+// Spec: results.md#results-3
 #[test]
 fn a_killed_runs_folder_is_read_and_says_what_is_missing() {
     let directory = sample_folder();

@@ -186,6 +186,16 @@ impl Lines {
 mod tests {
     use super::*;
 
+    // Spec: results.md#results-5
+    #[test]
+    fn a_folder_that_holds_a_run_is_never_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Writer::create(folder.path()).unwrap());
+        let refused = Writer::create(folder.path()).unwrap_err();
+        assert_eq!(refused.source.kind(), io::ErrorKind::AlreadyExists, "{refused}");
+    }
+
+    // Spec: results.md#results-2
     #[test]
     fn a_full_disk_is_reported_with_the_file_and_what_to_do() {
         let path = PathBuf::from("/dev/full");
