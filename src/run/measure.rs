@@ -149,10 +149,12 @@ impl Measured<'_> {
     }
 
     /// How far the link stayed below its rate over the longest stretch without faults in which its queue was never nearly
-    /// empty. Shorter stretches than 200 ms say nothing at a sampling interval of 10 ms.
+    /// empty. Shorter stretches than half a second say nothing at a sampling interval of 10 ms.
     fn missed_rate(&self, link: &DirectedLink, sent: &Series) -> Option<f64> {
         const NEVER_EMPTY_BYTES: f64 = 65_536.0;
-        const STRETCH_NS: i64 = 200_000_000;
+        const STRETCH_NS: i64 = 500_000_000;
+        /// Counters are published every millisecond and read by a thread that may itself be late.
+        const SAMPLING_SECONDS: f64 = 0.003;
         let rate = link.rate?.as_f64();
         let queue = self.find(&link.name, "port.queue_bytes")?;
         let undisturbed = |t: i64| !self.faults.iter().any(|fault| t >= fault.start_ns && t <= fault.end_ns);
@@ -178,7 +180,7 @@ impl Measured<'_> {
         }
         let bits = (sent.value[to] - sent.value[from]) * 8.0;
         // A packet more or less in the serialiser at the edges is not a miss.
-        let slack = 2.0 * 65_536.0 * 8.0;
+        let slack = 2.0 * 65_536.0 * 8.0 + SAMPLING_SECONDS * rate;
         Some((1.0 - (bits + slack) / (rate * elapsed_ns as f64 / 1e9)).max(0.0))
     }
 

@@ -89,10 +89,13 @@ pub fn lateness_quantile_ns(before: &[u64], after: &[u64], share: f64) -> Option
     let wanted = (total as f64 * share).ceil().max(1.0) as u64;
     let mut seen = 0;
     for (bucket, count) in counts.iter().enumerate() {
-        seen += count;
-        if seen >= wanted {
-            return Some(lateness_bucket_ns(bucket));
+        if seen + count >= wanted {
+            // Straight between the bucket's edges; its upper edge alone would overstate by up to a fifth.
+            let low = if bucket == 0 { 0.0 } else { lateness_bucket_ns(bucket - 1) };
+            let share_inside = (wanted - seen) as f64 / *count as f64;
+            return Some(low + (lateness_bucket_ns(bucket) - low) * share_inside);
         }
+        seen += count;
     }
     None
 }
@@ -102,14 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_99th_percentile_of_lateness_is_within_a_bucket_of_the_truth() {
+    fn the_99th_percentile_of_lateness_is_within_a_twentieth_of_the_truth() {
         let before = vec![0; LATENESS_BUCKETS];
         let mut after = before.clone();
         for lateness in 1..=1000u64 {
             after[lateness_bucket(lateness * 1_000)] += 1;
         }
         let p99 = lateness_quantile_ns(&before, &after, 0.99).unwrap();
-        assert!((990_000.0..990_000.0 * 1.2).contains(&p99), "{p99}");
+        assert!((p99 / 990_000.0 - 1.0).abs() < 0.05, "{p99}");
         assert_eq!(lateness_quantile_ns(&after, &after, 0.99), None);
     }
 }

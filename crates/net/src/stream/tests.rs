@@ -285,7 +285,7 @@ fn a_peer_that_dies_in_the_middle_makes_the_trial_invalid_with_a_reason() {
     assert!(outcome.failures[0].contains("its sender ended it"), "{:?}", outcome.failures);
     let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
     let reason = Stream.derive(&context, &[outcome]).invalid.unwrap();
-    assert!(reason.contains("more than 1 % off"), "{reason}");
+    assert!(reason.contains("more than 1 % of the step"), "{reason}");
 }
 
 #[test]
