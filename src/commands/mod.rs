@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 /// Builds, loads and proves a scientific data path: in an emulated lab on this machine, or between real hosts.
 #[derive(Parser)]
-#[command(name = "weir", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "weir", version, max_term_width = 80, disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
   weir run scenarios/quickstart.toml            run, judge, report

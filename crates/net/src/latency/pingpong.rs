@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use weir_core::record::{self, Observed, Row};
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::{clock, socket};
 
-/// How often a waiting end looks at its orders.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the connections and the orders are looked at from outside.
+const LOOK: Duration = Duration::from_millis(20);
 /// Longest round trip the histogram tells apart from longer ones; extremes and sum are exact beyond.
 const HISTOGRAM_NS_MAX: u64 = 1 << 40;
 /// Round trips between two additions to the live progress.
@@ -65,20 +66,23 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
         ..Outcome::default()
     };
     let mut reports = Vec::with_capacity(flows.len());
+    let guards: Vec<Guard> = flows.iter().map(|flow| Guard::new(flow, load)).collect();
     std::thread::scope(|scope| {
         let mut running = Vec::with_capacity(flows.len());
-        for flow in flows {
+        for (flow, guard) in flows.into_iter().zip(&guards) {
             let thread = std::thread::Builder::new()
                 .name("weir-ping".to_owned())
-                .spawn_scoped(scope, move || one(load, flow, control));
+                .spawn_scoped(scope, move || one(load, flow, control, guard));
             match thread {
                 Ok(thread) => running.push(thread),
                 Err(error) => {
                     control.abort();
+                    guards.iter().for_each(Guard::end);
                     return Err(WorkloadError::retry(format!("a thread could not be started: {error}")));
                 }
             }
         }
+        watch(&guards, control, || running.iter().all(std::thread::ScopedJoinHandle::is_finished));
         for thread in running {
             match thread.join() {
                 Ok(report) => reports.push(report),
@@ -108,11 +112,71 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
     Ok(outcome)
 }
 
-fn one(load: &Load, flow: Flow, control: &Control) -> Report {
+/// Ends a connection whose peer is silent, from outside. A time-out on the socket itself would arm and disarm a kernel timer
+/// in every round trip, which is a few percent of one.
+struct Guard {
+    /// `None`: no descriptor was left to watch through; then the connection ends with its peer alone.
+    stream: Option<TcpStream>,
+    limit: Duration,
+    /// Messages received so far.
+    received: AtomicU64,
+    silent: AtomicBool,
+}
+
+impl Guard {
+    fn new(flow: &Flow, load: &Load) -> Guard {
+        // The answering end waits longer: the asking one knows better what went wrong.
+        let limit = if flow.spec.sends { load.limits.reply } else { 2 * load.limits.reply };
+        let stream = flow.stream.try_clone().ok();
+        Guard { stream, limit, received: AtomicU64::new(0), silent: AtomicBool::new(false) }
+    }
+
+    fn end(&self) {
+        if let Some(stream) = &self.stream {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// What an error or an early end really was.
+    fn explain(&self, error: io::Error) -> io::Error {
+        if self.silent.load(Ordering::Relaxed) {
+            let text = format!("the peer was silent for {:?}", self.limit);
+            return io::Error::new(ErrorKind::TimedOut, text);
+        }
+        error
+    }
+}
+
+/// Looks after the connections until all are done.
+fn watch(guards: &[Guard], control: &Control, finished: impl Fn() -> bool) {
+    let mut seen = vec![(0, clock::monotonic()); guards.len()];
+    while !finished() {
+        let now = clock::monotonic();
+        for (guard, (count, since)) in guards.iter().zip(&mut seen) {
+            let received = guard.received.load(Ordering::Relaxed);
+            if received != *count || now < control.start_at() {
+                (*count, *since) = (received, now);
+            } else if now.since(*since) > guard.limit {
+                guard.silent.store(true, Ordering::Relaxed);
+                guard.end();
+            }
+            if control.aborted() {
+                guard.end();
+            }
+        }
+        clock::sleep_until(now + LOOK);
+    }
+}
+
+fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
     let Flow { spec, stream } = flow;
     let mut report = Report { entity: spec.entity, histogram: None, failure: None };
     let result = prepare(&stream).and_then(|()| {
-        if spec.sends { ask(load, &stream, control, &mut report) } else { reply(load, &stream, control) }
+        if spec.sends {
+            ask(load, &stream, control, guard, &mut report)
+        } else {
+            reply(load, &stream, control, guard)
+        }
     });
     if let Err(error) = result {
         report.failure = Some(error.to_string());
@@ -126,12 +190,18 @@ fn one(load: &Load, flow: Flow, control: &Control) -> Report {
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    stream.set_write_timeout(Some(LOOK))
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)
 }
 
 /// The requesting end.
-fn ask(load: &Load, stream: &TcpStream, control: &Control, report: &mut Report) -> io::Result<()> {
+fn ask(
+    load: &Load,
+    stream: &TcpStream,
+    control: &Control,
+    guard: &Guard,
+    report: &mut Report,
+) -> io::Result<()> {
     let plan = &load.plan;
     let mut request = vec![0x57; plan.size_bytes as usize];
     let mut answer = vec![0; plan.size_bytes as usize];
@@ -155,8 +225,9 @@ fn ask(load: &Load, stream: &TcpStream, control: &Control, report: &mut Report) 
     while done < count_max && before_ns < end_ns && !control.stopping() {
         // A reply must belong to its request: the number comes back with it.
         stamp(&mut request, done);
-        if let Err(error) = round(load, stream, &request, &mut answer, control) {
+        if let Err(error) = round(stream, &request, &mut answer) {
             if !control.stopping() {
+                let error = guard.explain(error);
                 let text = format!("after {done} round trips: {error}");
                 failed = Some(io::Error::new(error.kind(), text));
             }
@@ -169,6 +240,7 @@ fn ask(load: &Load, stream: &TcpStream, control: &Control, report: &mut Report) 
             break;
         }
         done += 1;
+        guard.received.store(done, Ordering::Relaxed);
         if done > plan.warm_up_count && before_ns >= counted_from_ns {
             let round_trip_ns = now_ns - before_ns;
             histogram.saturating_record(round_trip_ns);
@@ -208,98 +280,55 @@ fn stamped(message: &[u8]) -> &[u8] {
     &message[..message.len().min(8)]
 }
 
-fn round(
-    load: &Load,
-    stream: &TcpStream,
-    request: &[u8],
-    answer: &mut [u8],
-    control: &Control,
-) -> io::Result<()> {
-    send(load, stream, request, control)?;
-    match receive(stream, answer, control, Some(load.limits.reply))? {
-        Received::Whole => Ok(()),
-        Received::End => Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the connection")),
+fn round(mut stream: &TcpStream, request: &[u8], answer: &mut [u8]) -> io::Result<()> {
+    stream.write_all(request)?;
+    if receive(stream, answer)? {
+        Ok(())
+    } else {
+        Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the connection"))
     }
 }
 
 /// The answering end: gives every message back until the asking end is done.
-fn reply(load: &Load, stream: &TcpStream, control: &Control) -> io::Result<()> {
+fn reply(load: &Load, mut stream: &TcpStream, control: &Control, guard: &Guard) -> io::Result<()> {
     let mut message = vec![0; load.plan.size_bytes as usize];
     if !wait_for_start(control, control.start_at()) {
         return Ok(());
     }
-    loop {
-        match receive(stream, &mut message, control, Some(2 * load.limits.reply))? {
-            Received::Whole => send(load, stream, &message, control)?,
-            Received::End => return Ok(()),
+    let mut done = 0;
+    let result = loop {
+        match receive(stream, &mut message).and_then(|whole| {
+            if whole {
+                stream.write_all(&message)?;
+            }
+            Ok(whole)
+        }) {
+            Ok(true) => {
+                done += 1;
+                guard.received.store(done, Ordering::Relaxed);
+            }
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
         }
+    };
+    // Shut down by its guard, a connection looks like one that its peer ended.
+    if guard.silent.load(Ordering::Relaxed) {
+        return Err(guard.explain(io::Error::other("ended")));
     }
+    result
 }
 
-enum Received {
-    Whole,
-    /// The peer ended before the first byte.
-    End,
-}
-
-fn cancelled() -> io::Error {
-    io::Error::other("aborted")
-}
-
-/// Fills `message`. One call when all is well; the clock is looked at only after a time-out of the call.
-fn receive(
-    mut stream: &TcpStream,
-    message: &mut [u8],
-    control: &Control,
-    limit: Option<Duration>,
-) -> io::Result<Received> {
+/// Fills `message`; false when the peer ended before its first byte.
+fn receive(mut stream: &TcpStream, message: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
-    let mut waited = 0;
     while filled < message.len() {
         match stream.read(&mut message[filled..]) {
-            Ok(0) if filled == 0 => return Ok(Received::End),
+            Ok(0) if filled == 0 => return Ok(false),
             Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer ended inside a message")),
             Ok(count) => filled += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                waited += 1;
-                if control.aborted() {
-                    return Err(cancelled());
-                }
-                if limit.is_some_and(|limit| LOOK * waited > limit) {
-                    return Err(io::Error::new(
-                        ErrorKind::TimedOut,
-                        format!("the peer was silent for {:?}", LOOK * waited),
-                    ));
-                }
-            }
             Err(error) => return Err(error),
         }
     }
-    Ok(Received::Whole)
-}
-
-fn send(load: &Load, mut stream: &TcpStream, message: &[u8], control: &Control) -> io::Result<()> {
-    let mut rest = message;
-    let mut waited = 0;
-    while !rest.is_empty() {
-        match stream.write(rest) {
-            Ok(count) => rest = &rest[count..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                waited += 1;
-                if control.aborted() {
-                    return Err(cancelled());
-                }
-                if LOOK * waited > load.limits.reply {
-                    return Err(io::Error::new(
-                        ErrorKind::TimedOut,
-                        format!("the peer took nothing for {:?}", LOOK * waited),
-                    ));
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    Ok(true)
 }
