@@ -75,6 +75,29 @@ impl Calendar {
             self.nodes[node] = winner;
         }
     }
+
+    /// The least of `value` over all links that have an event, where no link's value is less than its event's time. Looks at
+    /// few links: of those that come later than the least value known, none can have a lesser one.
+    pub(crate) fn least(&self, value: impl Fn(usize) -> u64) -> u64 {
+        let mut least = NEVER;
+        self.least_below(1, &value, &mut least);
+        least
+    }
+
+    fn least_below(&self, node: usize, value: &impl Fn(usize) -> u64, least: &mut u64) {
+        let Entry { key, link } = self.nodes[node];
+        if key_ns(key) >= *least {
+            return;
+        }
+        if node >= self.leaves {
+            *least = (*least).min(value(link as usize));
+            return;
+        }
+        // The child with the earlier event first: it most likely has the least value, which then rules out the other.
+        let near = 2 * node + usize::from(self.nodes[2 * node].link != link);
+        self.least_below(near, value, least);
+        self.least_below(near ^ 1, value, least);
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +120,19 @@ mod tests {
                 let least = (0..links).map(|link| (keys[link], link)).min().unwrap();
                 prop_assert_eq!(calendar.first(), least);
             }
+        }
+
+        #[test]
+        fn the_least_value_is_found_whatever_lies_between_events_and_values(
+            links in proptest::collection::vec((proptest::option::of(0_u64..50), 0_u64..50), 1..40),
+        ) {
+            let mut calendar = Calendar::new(links.len());
+            for (link, (at_ns, _)) in links.iter().enumerate() {
+                calendar.set(link, at_ns.map_or(NEVER, arrival_key));
+            }
+            let value = |link: usize| links[link].0.unwrap() + links[link].1;
+            let with_event = (0..links.len()).filter(|link| links[*link].0.is_some());
+            prop_assert_eq!(calendar.least(value), with_event.map(value).min().unwrap_or(NEVER));
         }
     }
 

@@ -6,6 +6,7 @@ use crate::counters::{LinkCounters, Totals};
 use crate::link::{Link, Out};
 use crate::packet::{Packet, PacketMeta};
 use crate::route::Routes;
+use crate::slack::slack_ns;
 use crate::timeline::Timeline;
 use weir_core::Instant;
 use weir_core::schedule::Change;
@@ -20,6 +21,8 @@ pub struct Fabric {
     links: Vec<Link>,
     /// Where each link leads.
     ends: Vec<End>,
+    /// By how much a delivery is later than the arrival at a link's far end that leads to it, at least.
+    slack_ns: Vec<u64>,
     /// The site of each host.
     sites: Vec<usize>,
     routes: Routes,
@@ -33,10 +36,12 @@ impl Fabric {
     /// Each link draws from a generator of its own, split from `seed` by the link's name.
     pub fn new(topology: &Topology, seed: u64) -> Self {
         let directed = topology.directed_links();
+        let routes = Routes::new(topology);
         Fabric {
+            slack_ns: slack_ns(topology, &directed, &routes),
             ends: directed.iter().map(|link| link.to).collect(),
             sites: topology.hosts.iter().map(|host| host.site).collect(),
-            routes: Routes::new(topology),
+            routes,
             calendar: Calendar::new(directed.len()),
             timeline: Timeline::default(),
             out: Out::default(),
@@ -71,6 +76,15 @@ impl Fabric {
             (event, change) => event.or(change),
         };
         next_ns.map(Instant::from_ns)
+    }
+
+    /// A time before which nothing that is inside now is delivered; `None` if nothing is on its way. Not later than the next
+    /// delivery and often just that: what lies between only has to be carried out by then, because the core's time is the
+    /// model's. Packets handed in later have deliveries of their own.
+    pub fn deliver_at(&self) -> Option<Instant> {
+        let deliver_ns =
+            self.calendar.least(|link| self.links[link].arrival_ns_min().saturating_add(self.slack_ns[link]));
+        (deliver_ns != NEVER).then_some(Instant::from_ns(deliver_ns))
     }
 
     /// Carries out everything planned up to and including `now`, in time order. At one instant changes come first, then

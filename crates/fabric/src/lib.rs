@@ -10,6 +10,7 @@ mod link;
 mod packet;
 mod queue;
 mod route;
+mod slack;
 mod timeline;
 mod wire;
 

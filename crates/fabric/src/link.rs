@@ -90,6 +90,15 @@ impl Link {
         departure_key(self.departure_ns).min(arrival)
     }
 
+    /// When a run next reaches the far end, at the earliest: none overtakes another, and changes only add delay.
+    #[inline]
+    pub(crate) fn arrival_ns_min(&self) -> u64 {
+        match self.in_flight.front() {
+            Some(first) => first.arrival_ns,
+            None => self.departure_ns.saturating_add(self.own.delay_ns),
+        }
+    }
+
     /// A run arrives at the link's queue.
     pub(crate) fn arrive(&mut self, now_ns: u64, packet: Packet, out: &mut Out) {
         self.counters.packets_in += u64::from(packet.count);
