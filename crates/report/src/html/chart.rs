@@ -50,6 +50,17 @@ impl Axis {
         })
     }
 
+    /// From 0 to a little above `high`, with ticks on round numbers inside.
+    pub fn above_zero(high: f64, unit: &str, count: usize) -> Option<Axis> {
+        let mut axis = Axis::linear(0.0, high, unit, count, true)?;
+        if high > 0.0 {
+            axis.high = high * 1.1;
+            let ticks = axis.ticks.iter().rev().filter(|(value, _)| *value <= axis.high).count();
+            axis.ticks.truncate(ticks);
+        }
+        Some(axis)
+    }
+
     /// Covers exactly `low..=high`, with ticks on round numbers inside it; for time, where air at the end says nothing.
     pub fn exact(low: f64, high: f64, unit: &str, count: usize) -> Option<Axis> {
         let mut axis = Axis::linear(low, high, unit, count, false)?;
@@ -97,6 +108,7 @@ fn display_unit(magnitude: f64, unit: &str) -> (String, f64) {
             (format!("{prefix}{unit}"), factor)
         }
         "1" | "" => (String::new(), 1.0),
+        "core" => ("% of a core".to_owned(), 0.01),
         other if magnitude >= 1e5 => {
             let (prefix, factor) = pick(PREFIX);
             let thousands = if prefix == "k" { "thousand " } else { prefix };
@@ -257,6 +269,14 @@ mod tests {
     fn an_axis_of_time_ends_where_the_time_ends() {
         let axis = Axis::exact(0.0, 3.07, "s", 6).unwrap();
         assert_eq!((axis.high, texts(&axis)), (3.07, vec!["0.0", "0.5", "1.0", "1.5", "2.0", "2.5", "3.0"]));
+    }
+
+    #[test]
+    fn an_axis_from_zero_reaches_a_little_above_its_highest_value() {
+        let axis = Axis::above_zero(1.02e9, "bit/s", 5).unwrap();
+        assert_eq!((axis.low, axis.high.round()), (0.0, 1.122e9));
+        assert_eq!(texts(&axis), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(texts(&Axis::above_zero(1.0, "core", 4).unwrap()), ["0", "20", "40", "60", "80", "100"]);
     }
 
     proptest! {

@@ -6,6 +6,7 @@ mod environment;
 mod points;
 mod scaling;
 mod series;
+mod stage;
 mod steps;
 mod topology;
 mod verdict;
@@ -37,7 +38,7 @@ pub fn html(folder: &Folder) -> String {
     if let Some(summary) = &folder.summary {
         put!(&mut out, verdict::criteria(&summary.criteria));
     }
-    put!(&mut out, topology::section(folder));
+    put!(&mut out, steps::contents(folder), topology::section(folder));
     put!(&mut out, scaling::section(folder));
     put!(&mut out, steps::section(folder));
     put!(&mut out, points::section(folder));

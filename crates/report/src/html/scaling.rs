@@ -11,6 +11,7 @@ use weir_core::units::human;
 
 const FIGURES_MAX: usize = 12;
 const CURVES_MAX: usize = 8;
+const ROWS_MAX: usize = 200;
 
 /// One measured point of a curve.
 struct Mark<'a> {
@@ -236,7 +237,7 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) 
         T(parameter),
         "<th class=n>mean<th class=n>interval or range<th class=n>ceiling<th class=n>share of it<th>limited by</thead><tbody>"
     );
-    for mark in curves.values().flatten().take(500) {
+    for mark in curves.values().flatten().take(ROWS_MAX) {
         put!(
             &mut out,
             "<tr><td>",
@@ -258,6 +259,18 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) 
         );
         put!(&mut out, "<td>", mark.point.limiting_factor.name.name());
     }
-    put!(&mut out, "</tbody></table></div></details>");
+    put!(&mut out, "</tbody></table></div>");
+    let rows = curves.values().map(Vec::len).sum::<usize>();
+    if rows > ROWS_MAX {
+        put!(
+            &mut out,
+            "<p class=quiet>The first ",
+            ROWS_MAX,
+            " of ",
+            rows,
+            " rows; the table of all points has more.</p>"
+        );
+    }
+    put!(&mut out, "</details>");
     out
 }

@@ -1,13 +1,14 @@
-//! Series of a point: goodput over time with faults drawn on it, then every other series of one trial.
+//! Series of a point: what answers a question openly, the rest behind one fold.
 
 use super::chart::{Axis, Frame, hue, path};
+use super::distribution;
+use super::stage::{Stage, draw_bands, fault_words, stage};
 use super::steps::Point;
 use crate::Folder;
 use crate::curve::{Column, Curve};
 use crate::escape::{Html, T, put};
 use crate::words::plural;
-use std::collections::BTreeMap;
-use weir_core::record::TrialRecord;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_core::units::human;
 
 /// Lines of a plot at most; more cannot be told apart.
@@ -16,22 +17,13 @@ const LINES_MAX: usize = 16;
 const NAMED_LINES_MAX: usize = 8;
 /// Columns of each line where there are many.
 const CROWDED_COLUMNS_MAX: usize = 220;
-const PANELS_MAX: usize = 9;
+/// Panels behind the fold at most; a run of series nobody here knows must not fill the page.
+const FOLDED_MAX: usize = 9;
+/// Up to this many lines a rate is drawn bin by bin; more lines would be a thicket of steps.
+const STEPPED_LINES_MAX: usize = 3;
 const TABLE_ROWS: usize = 40;
-
-/// A fault's effect on the step's clock, in seconds.
-struct Band {
-    name: String,
-    from: f64,
-    to: f64,
-}
-
-/// Where the trial's step lies, and what happened in it.
-struct Stage {
-    start_ns: f64,
-    seconds: f64,
-    bands: Vec<Band>,
-}
+/// A queue that never held this share of what the fullest held is no part of the story.
+const QUEUED_SHARE: f64 = 0.1;
 
 /// Names people know, for the common series; others go by their own.
 fn spoken(name: &str) -> Option<&'static str> {
@@ -39,194 +31,179 @@ fn spoken(name: &str) -> Option<&'static str> {
         "stream.received_bytes" => "goodput",
         "port.queue_bytes" => "queue depth",
         "port.wire_bytes" => "rate on the wire",
-        "port.dropped_queue_packets" => "drops, full queue",
-        "port.dropped_loss_packets" => "drops, random loss",
-        "port.dropped_outage_packets" => "drops, outage",
+        "port.dropped_queue_packets" => "drops so far, queue full",
+        "port.dropped_loss_packets" => "drops so far, random loss",
+        "port.dropped_outage_packets" => "drops so far, outage",
         "port.sent_packets" => "packets sent",
         "tcp.congestion_window_segments" => "congestion window",
-        "tcp.rtt_seconds" => "round trip as TCP sees it",
-        "tcp.retransmitted_segments" => "retransmissions",
+        "tcp.in_flight_segments" => "in flight",
+        "tcp.peer_window_bytes" => "window the peer offers",
+        "tcp.rtt_seconds" => "round trip as TCP saw it",
+        "tcp.retransmitted_segments" => "retransmissions so far",
         "host.cpu_ratio" | "cpu.ratio" => "CPU in use",
-        "cpu.process_seconds" => "CPU of each process",
+        "cpu.busy_seconds" => "CPU in use, each core",
+        "cpu.process_seconds" => "CPU in use, each process",
         _ => return None,
     })
 }
 
-/// The order in which panels answer questions: how fast, what queued, what was lost, what TCP thought, who worked.
-const ORDER: [&str; 8] = [
+/// What every reader of a stream asks: how fast, what queued, what TCP thought of it, what was lost.
+const OPEN: [&str; 8] = [
     "stream.received_bytes",
     "port.queue_bytes",
-    "port.dropped_queue_packets",
-    "port.dropped_loss_packets",
     "tcp.congestion_window_segments",
     "tcp.rtt_seconds",
     "tcp.retransmitted_segments",
-    "port.wire_bytes",
+    "port.dropped_queue_packets",
+    "port.dropped_loss_packets",
+    "port.dropped_outage_packets",
 ];
 
+/// Every panel of the point. In a step that streams nothing all series are behind the fold: its picture is the distribution.
 pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
     let mut out = Html::new();
     let mut names = folder.curves.names(point.id);
-    if names.is_empty() {
-        return out;
-    }
-    names.sort_by_key(|name| (ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()), *name));
+    let rank = |name: &str| OPEN.iter().position(|known| *known == name).unwrap_or(OPEN.len());
+    names.sort_by_key(|name| (rank(name), *name));
+    let streams = names.first() == Some(&OPEN[0]);
     // A long timeline is searched once a trial, not once a plot.
     let mut stages: BTreeMap<u32, Option<Stage>> = BTreeMap::new();
-    let (mut zero, mut further) = (Vec::new(), Vec::new());
-    let mut drawn = 0;
+    let mut folded = Html::new();
+    let (mut still, mut further) = (Still::default(), Vec::new());
+    let mut folded_count = 0;
     for name in names {
-        let curves = folder.curves.of(point.id, name);
+        let curves: Vec<&Curve> =
+            folder.curves.of(point.id, name).iter().filter(|it| shown(name, it)).collect();
         let sums = folder.curves.sums(point.id, name);
-        if sums.is_empty() && curves.iter().all(Curve::flat_zero) {
-            zero.push(name);
-        } else if drawn == PANELS_MAX {
+        let trials = sums.first().map(|(front, _)| front.trial).into_iter();
+        for trial in trials.chain(curves.first().map(|it| it.trial)) {
+            stages.entry(trial).or_insert_with(|| stage(folder, point, trial));
+        }
+        let stage_of = |trial: u32| stages.get(&trial).and_then(Option::as_ref);
+        let open = streams && rank(name) < OPEN.len();
+        let (into, foreground) = if open { (&mut out, true) } else { (&mut folded, false) };
+        if let Some((front, _)) = sums.first()
+            && foreground
+            && let Some(stage) = stage_of(front.trial)
+        {
+            put!(&mut *into, total(point, name, &sums, stage));
+            if curves.len() == 1 || curves.len() > LINES_MAX {
+                continue;
+            }
+        }
+        if curves.iter().all(|curve| curve.constant()) {
+            still.add(name, &curves);
+        } else if !foreground && folded_count == FOLDED_MAX {
             further.push(name);
-        } else {
-            drawn += 1;
-            for trial in sums
-                .first()
-                .map(|(front, _)| front.trial)
-                .into_iter()
-                .chain(curves.first().map(|it| it.trial))
-            {
-                stages.entry(trial).or_insert_with(|| stage(folder, point, trial));
-            }
-            let stage_of = |trial: u32| stages.get(&trial).and_then(Option::as_ref);
-            if let Some((front, _)) = sums.first()
-                && let Some(stage) = stage_of(front.trial)
-            {
-                put!(&mut out, total(point, name, &sums, stage));
-            }
-            if curves.len() > 1 || sums.is_empty() {
-                let stage = curves.first().and_then(|first| stage_of(first.trial));
-                if let Some(stage) = stage {
-                    put!(&mut out, singles(folder, point, name, curves, stage));
-                }
+        } else if let Some(stage) = curves.first().and_then(|first| stage_of(first.trial)) {
+            folded_count += usize::from(!foreground);
+            let (loud, faint) = if foreground && name == "port.queue_bytes" {
+                by_depth(curves)
+            } else {
+                (curves, Vec::new())
+            };
+            put!(&mut *into, singles(folder, point, name, &loud, stage));
+            if !faint.is_empty() {
+                put!(&mut folded, singles(folder, point, name, &faint, stage));
             }
         }
     }
-    for (what, list) in [("Zero throughout and not drawn: ", zero), ("Recorded and not drawn: ", further)] {
-        if !list.is_empty() {
-            put!(&mut out, "<p class=quiet>", what, T(list.join(", ")), ".</p>\n");
-        }
+    put!(&mut folded, still.said());
+    if !further.is_empty() {
+        put!(&mut folded, "<p class=quiet>Recorded and not drawn: ", T(further.join(", ")), ".</p>\n");
+    }
+    put!(&mut folded, distribution::lateness(point));
+    if !folded.is_empty() {
+        put!(
+            &mut out,
+            "<details class=fold><summary>Links, machine and emulator</summary>\n",
+            folded,
+            "</details>\n"
+        );
     }
     out
 }
 
-fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<Stage> {
-    let record: &TrialRecord = point.trials.iter().find(|it| it.trial == trial)?;
-    let (start_ns, end_ns) = (record.start_ns as f64, record.end_ns as f64);
-    let seconds = (end_ns - start_ns) / 1e9;
-    if seconds <= 0.0 {
-        return None;
-    }
-    let mut bands: Vec<Band> = Vec::new();
-    let mut open: BTreeMap<String, f64> = BTreeMap::new();
-    let here = |at: i64| ((at as f64) - start_ns) / 1e9;
-    for event in &folder.timeline {
-        let (Some(at), true) = (event.trial_ns, event.trial == Some(trial)) else { continue };
-        if event.configuration.as_ref().is_some_and(|it| *it != record.configuration) {
-            continue;
-        }
-        let named = ["fault", "name"].iter().find_map(|key| event.data.get(*key)?.as_str());
-        let name = named.unwrap_or(&event.text).to_owned();
-        match event.event.as_str() {
-            "fault-start" => {
-                open.insert(name, here(at));
-            }
-            "fault-end" => {
-                if let Some(from) = open.remove(&name) {
-                    bands.push(Band { name, from, to: here(at) });
-                }
-            }
-            _ => {}
-        }
-    }
-    bands.extend(open.into_iter().map(|(name, from)| Band { name, from, to: seconds }));
-    bands.retain(|band| band.to >= 0.0 && band.from <= seconds);
-    bands.sort_by(|a, b| a.from.total_cmp(&b.from));
-    bands.truncate(200);
-    Some(Stage { start_ns, seconds, bands })
+/// The machine's CPU is the sum of its cores, which are drawn by themselves.
+fn shown(name: &str, curve: &Curve) -> bool {
+    !(curve.columns.is_empty() || name == "cpu.busy_seconds" && curve.entity == "machine")
 }
 
-fn draw_bands(out: &mut Html, frame: &Frame, stage: &Stage) {
-    let mut named_until = f64::NEG_INFINITY;
-    for band in &stage.bands {
-        let (from, to) = (frame.px(band.from.max(0.0)), frame.px(band.to.min(stage.seconds)));
-        put!(&mut *out, "<rect class=band x=", from, " y=", frame.top, " width=", (to - from).max(1.0));
-        put!(
-            &mut *out,
-            " height=",
-            frame.floor() - frame.top,
-            " /><path class=bandedge d=\"M",
-            from,
-            " ",
-            frame.top,
-            "V",
-            frame.floor()
-        );
-        put!(&mut *out, "M", to, " ", frame.top, "V", frame.floor(), "\"/>");
-        // Names that would lie over each other are left to the caption.
-        if from >= named_until {
-            let name: String = band.name.chars().take(24).collect();
-            named_until = from + 7.0 * name.chars().count() as f64 + 8.0;
-            let at_end = named_until > frame.width - frame.right;
-            let x = if at_end { from - 4.0 } else { from + 2.0 };
-            let anchor = if at_end { "end" } else { "start" };
-            put!(
-                &mut *out,
-                "<text class=bandname text-anchor=",
-                anchor,
-                " x=",
-                x,
-                " y=",
-                frame.top - 4.0,
-                ">",
-                T(name),
-                "</text>"
-            );
+/// Queues that held something worth a line, and those that held next to nothing.
+fn by_depth(curves: Vec<&Curve>) -> (Vec<&Curve>, Vec<&Curve>) {
+    let deepest = curves.iter().map(|curve| curve.high()).fold(0.0, f64::max);
+    curves
+        .into_iter()
+        .filter(|curve| curve.high() > 0.0)
+        .partition(|curve| curve.high() >= deepest * QUEUED_SHARE)
+}
+
+/// Series that stood still: a line of text each says all that a plot would.
+#[derive(Default)]
+struct Still {
+    zero: BTreeSet<String>,
+    constant: BTreeSet<String>,
+}
+
+impl Still {
+    fn add(&mut self, name: &str, curves: &[&Curve]) {
+        let Some(first) = curves.first() else { return };
+        let same = curves.iter().all(|curve| curve.low() == first.low());
+        if curves.iter().all(|curve| curve.flat_zero()) {
+            self.zero.insert(name.to_owned());
+        } else if same {
+            self.constant.insert(format!("{name} {}", said(first.low(), &first.unit)));
+        } else {
+            self.constant.insert(name.to_owned());
         }
+    }
+    fn said(&self) -> Html {
+        let mut out = Html::new();
+        for (what, names) in [("Zero throughout: ", &self.zero), ("Constant: ", &self.constant)] {
+            if !names.is_empty() {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                put!(&mut out, "<p class=quiet>", what, T(names.join(", ")), ".</p>\n");
+            }
+        }
+        out
     }
 }
 
-fn fault_words(stage: &Stage) -> String {
-    let said: Vec<String> = stage
-        .bands
-        .iter()
-        .take(6)
-        .map(|band| {
-            format!(
-                "{} from {} for {}",
-                band.name,
-                human(band.from.max(0.0), "s"),
-                human(band.to - band.from, "s")
-            )
-        })
-        .collect();
-    let more = stage.bands.len().saturating_sub(6);
-    match (said.is_empty(), more) {
-        (true, _) => String::new(),
-        (false, 0) => format!(" Shaded: {}.", said.join("; ")),
-        (false, _) => format!(" Shaded: {}; and {more} more.", said.join("; ")),
-    }
+/// A value in its unit; CPU as a share of a core.
+fn said(value: f64, unit: &str) -> String {
+    if unit == "core" { format!("{:.1} %", value * 100.0) } else { human(value, unit) }
 }
 
 fn middle(column: &Column, start_ns: f64) -> f64 {
     ((column.start_ns + column.end_ns) / 2.0 - start_ns) / 1e9
 }
 
-/// The curve itself, and behind it the extremes of the samples in each column where they differ from its mean.
-fn line(frame: &Frame, curve: &Curve, start_ns: f64) -> Html {
-    path(curve.columns.iter().map(|column| (frame.px(middle(column, start_ns)), frame.py(column.mean))))
+/// A curve through the middle of each column, or along its top from edge to edge where it is a rate and there is room.
+fn line(frame: &Frame, curve: &Curve, start_ns: f64, stepped: bool) -> Html {
+    let x = |t_ns: f64| frame.px((t_ns - start_ns) / 1e9);
+    if stepped && curve.bin_seconds.is_some() {
+        let edges = |it: &Column| [it.start_ns, it.end_ns].map(|t| (x(t), frame.py(it.mean)));
+        path(curve.columns.iter().flat_map(edges))
+    } else {
+        path(curve.columns.iter().map(|it| (frame.px(middle(it, start_ns)), frame.py(it.mean))))
+    }
 }
 
+/// The extremes of the samples in each column, where they differ from its mean.
 fn spread(frame: &Frame, curve: &Curve, start_ns: f64) -> Option<Html> {
     if curve.columns.iter().all(|column| column.low == column.high) {
         return None;
     }
-    let top = curve.columns.iter().map(|it| (frame.px(middle(it, start_ns)), frame.py(it.high)));
-    let low = curve.columns.iter().rev().map(|it| (frame.px(middle(it, start_ns)), frame.py(it.low)));
+    let x = |t_ns: f64| frame.px((t_ns - start_ns) / 1e9);
+    let edges = |it: &Column, value: f64| match curve.bin_seconds {
+        Some(_) => [it.start_ns, it.end_ns].map(|t| (x(t), frame.py(value))),
+        None => [(frame.px(middle(it, start_ns)), frame.py(value)); 2],
+    };
+    let top = curve.columns.iter().flat_map(|it| edges(it, it.high));
+    let low = curve.columns.iter().rev().flat_map(|it| {
+        let [from, to] = edges(it, it.low);
+        [to, from]
+    });
     Some(path(top.chain(low)))
 }
 
@@ -235,12 +212,9 @@ fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) 
     let mut out = Html::new();
     let Some((front, flows)) = sums.first() else { return out };
     let ceiling = point.plan.and_then(|plan| plan.ceiling_bits_per_second).filter(|_| front.unit == "bit/s");
-    // The extremes of single samples may be far above (a burst after a gap): the means decide the axis, the spread is
-    // clipped to what fits within a third more.
     let means = sums.iter().flat_map(|(curve, _)| &curve.columns).map(|column| column.mean);
     let top = means.chain(ceiling).fold(0.0, f64::max);
-    let high = front.high().min(top * 1.25).max(top);
-    let axes = (Axis::exact(0.0, stage.seconds, "s", 8), Axis::linear(0.0, high, &front.unit, 5, true));
+    let axes = (Axis::exact(0.0, stage.seconds, "s", 8), Axis::above_zero(top, &front.unit, 5));
     let (Some(x), Some(y)) = axes else { return out };
     let frame = Frame::new(940.0, 260.0, x, y);
     let title = spoken(name).unwrap_or(name);
@@ -275,12 +249,12 @@ fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) 
             .iter()
             .find(|it| it.trial == curve.trial)
             .map_or(stage.start_ns, |it| it.start_ns as f64);
-        put!(&mut svg, "<path class=thin d=\"", line(&frame, curve, start_ns), "\"/>");
+        put!(&mut svg, "<path class=thin d=\"", line(&frame, curve, start_ns, true), "\"/>");
     }
-    if let Some(spread) = spread(&frame, &clipped(front, frame.y.high), stage.start_ns) {
+    if let Some(spread) = spread(&frame, front, stage.start_ns) {
         put!(&mut svg, "<path class=\"spread f0\" d=\"", spread, "Z\"/>");
     }
-    put!(&mut svg, "<path class=\"curve c0\" d=\"", line(&frame, front, stage.start_ns), "\"/>");
+    put!(&mut svg, "<path class=\"curve c0\" d=\"", line(&frame, front, stage.start_ns, true), "\"/>");
     put!(&mut out, "<figure><div class=wide>", frame.end(svg), "</div><figcaption>");
     put!(
         &mut out,
@@ -295,13 +269,31 @@ fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) 
     if sums.len() > 1 {
         put!(&mut out, "; thin: ", T(plural(sums.len() - 1, "other trial", "other trials")));
     }
-    put!(&mut out, ". ", resolution(front), T(fault_words(stage)), "</figcaption>");
+    put!(&mut out, ". ", T(resolution(front)), T(fault_words(stage)), "</figcaption>");
     let shown: Vec<(String, &Curve)> =
         sums.iter().take(8).map(|(curve, _)| (format!("trial {}", curve.trial), curve)).collect();
     put!(&mut out, table(&shown, stage, point), "</figure>\n");
     out
 }
 
+/// What a point of the line stands for.
+fn resolution(curve: &Curve) -> String {
+    let lowest = curve.columns.iter().any(|column| column.low < column.mean * 0.999);
+    match curve.bin_seconds {
+        Some(bin) if lowest => {
+            format!("Rate over bins of {}; shaded below: the lowest stretch in each.", human(bin, "s"))
+        }
+        Some(bin) => format!("Rate over bins of {}.", human(bin, "s")),
+        None if curve.columns.len() < curve.sample_count.saturating_sub(1) => format!(
+            "Line: means of {} intervals; shaded: lowest and highest of {} samples.",
+            curve.columns.len(),
+            curve.sample_count
+        ),
+        None => String::new(),
+    }
+}
+
+/// What lies above the plot is cut: one sample must not flatten all others.
 fn clipped(curve: &Curve, high: f64) -> Curve {
     let mut clipped = curve.clone();
     for column in &mut clipped.columns {
@@ -311,27 +303,12 @@ fn clipped(curve: &Curve, high: f64) -> Curve {
     clipped
 }
 
-fn resolution(curve: &Curve) -> Html {
-    let mut out = Html::new();
-    if curve.columns.len() < curve.sample_count.saturating_sub(1) {
-        put!(
-            &mut out,
-            "Line: means of ",
-            T(curve.columns.len().to_string()),
-            " intervals; shaded around it: lowest and highest of "
-        );
-        put!(&mut out, T(curve.sample_count.to_string()), " samples.");
-    }
-    out
-}
-
 /// Every entity's own curve, one trial: flows, ports, hosts.
-fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve], stage: &Stage) -> Html {
+fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[&Curve], stage: &Stage) -> Html {
     let mut out = Html::new();
     let Some(first) = curves.first() else { return out };
     let flows = curves.iter().all(|curve| curve.entity.starts_with("flow."));
-    let mut ranked: Vec<&Curve> =
-        curves.iter().filter(|curve| !curve.flat_zero() && !curve.columns.is_empty()).collect();
+    let mut ranked: Vec<&Curve> = curves.iter().copied().filter(|curve| !curve.flat_zero()).collect();
     ranked.sort_by(|a, b| b.high().total_cmp(&a.high()));
     let most = if flows { LINES_MAX } else { NAMED_LINES_MAX };
     let left_out = ranked.len().saturating_sub(most);
@@ -346,14 +323,20 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve], sta
         [only] => only.high().min(high * 1.5).max(high),
         _ => high,
     };
+    // Shares of a core are read against the whole core.
+    let high = if first.unit == "core" { high.max(1.0) } else { high };
     // Round trips and the like vary little around a value far from zero; rates and depths are read from zero.
     let from_zero = !(first.unit == "s" && low > 0.0 && low > high * 0.5);
     let low = if from_zero { low.min(0.0) } else { low };
     let limit = queue_limit(folder, point, name, &ranked);
     let high = limit.map_or(high, |limit| high.max(limit));
-    let axes = (Axis::exact(0.0, stage.seconds, "s", 8), Axis::linear(low, high, &first.unit, 4, from_zero));
-    let (Some(x), Some(y)) = axes else { return out };
-    let frame = Frame::new(940.0, 210.0, x, y);
+    let y = if low == 0.0 {
+        Axis::above_zero(high, &first.unit, 4)
+    } else {
+        Axis::linear(low, high, &first.unit, 4, from_zero)
+    };
+    let (Some(x), Some(y)) = (Axis::exact(0.0, stage.seconds, "s", 8), y) else { return out };
+    let frame = Frame::new(940.0, 190.0, x, y);
     let title = spoken(name).unwrap_or(name);
     let y_title = if flows && ranked.len() > 1 { format!("{title} of each flow") } else { title.to_owned() };
     let mut svg =
@@ -386,7 +369,7 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve], sta
             "\"",
             dash(index),
             " d=\"",
-            line(&frame, curve, stage.start_ns),
+            line(&frame, curve, stage.start_ns, ranked.len() <= STEPPED_LINES_MAX),
             "\"/>"
         );
     }
@@ -413,8 +396,13 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[Curve], sta
         put!(&mut out, ", ", T(&only.entity));
     }
     put!(&mut out, ", trial ", first.trial as usize, " <code>", T(name), "</code>. ");
-    if let [only] = ranked.as_slice() {
-        put!(&mut out, resolution(only), " ");
+    match ranked.as_slice() {
+        [only] => put!(&mut out, T(resolution(only)), " "),
+        _ if first.bin_seconds.is_some() => {
+            let bins = ranked.iter().filter_map(|curve| curve.bin_seconds).fold(0.0, f64::max);
+            put!(&mut out, "Rates over bins of ", T(human(bins, "s")), ". ");
+        }
+        _ => {}
     }
     if left_out > 0 {
         put!(&mut out, "The ", ranked.len(), " with the highest values; ", left_out, " more are recorded. ");
@@ -443,7 +431,10 @@ fn dash(index: usize) -> &'static str {
 }
 
 /// Drops the part that all entities have in common: `flow.left-0.right-0.3` among its like is `flow 3`.
-fn short_entity(entity: &str, all: &[Curve]) -> String {
+fn short_entity(entity: &str, all: &[&Curve]) -> String {
+    if let Some(short) = entity.strip_prefix("process.").or_else(|| entity.strip_prefix("machine.")) {
+        return short.to_owned();
+    }
     let pair = |entity: &str| entity.rsplit_once('.').map(|(pair, _)| pair.to_owned());
     match entity.strip_prefix("flow.").and_then(|rest| rest.rsplit_once('.')) {
         Some((_, number)) if all.iter().all(|other| pair(&other.entity) == pair(entity)) => {
@@ -463,10 +454,9 @@ fn table(curves: &[(String, &Curve)], stage: &Stage, point: &Point<'_>) -> Html 
         return out;
     }
     let stretch = stage.seconds / rows as f64;
-    put!(
-        &mut out,
-        "<details><summary>The figures behind this plot</summary><div class=wide><table class=tight><thead><tr><th class=n>from"
-    );
+    put!(&mut out, "<details><summary>The figures behind this plot</summary>");
+    put!(&mut out, "<p class=quiet>Means over stretches of ", T(human(stretch, "s")), ".</p>");
+    put!(&mut out, "<div class=wide><table class=tight><thead><tr><th class=n>from");
     for (name, _) in curves {
         put!(&mut out, "<th class=n>", T(name));
     }
@@ -495,7 +485,7 @@ fn table(curves: &[(String, &Curve)], stage: &Stage, point: &Point<'_>) -> Html 
             put!(
                 &mut out,
                 "<td class=n>",
-                T(if weight > 0.0 { human(sum / weight, &curve.unit) } else { "–".to_owned() })
+                T(if weight > 0.0 { said(sum / weight, &curve.unit) } else { "–".to_owned() })
             );
         }
     }

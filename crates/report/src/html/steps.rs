@@ -4,10 +4,14 @@ use super::{distribution, series};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameters_text, plural};
-use weir_core::record::{LimitingFactor, StepRecord, TrialRecord};
+use weir_core::record::{Factor, LimitingFactor, StepRecord, TrialRecord};
 
 /// Bytes of drawings after which further points are listed but not drawn: the page must open at once anywhere.
 const DRAWN_BYTES_MAX: usize = 1_300_000;
+
+/// Points up to which a page needs no list of them, and those that a list names.
+const UNLISTED_MAX: usize = 3;
+const LISTED_MAX: usize = 40;
 
 /// One point with all that the folder knows of it.
 pub(crate) struct Point<'a> {
@@ -40,7 +44,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
     let mut out = Html::new();
     let points = points(folder);
     let mut left_out = 0;
-    for point in points.iter().filter(|point| !point.trials.is_empty()) {
+    for (number, point) in points.iter().filter(|point| !point.trials.is_empty()).enumerate() {
         if out.len() > DRAWN_BYTES_MAX {
             left_out += 1;
             continue;
@@ -48,9 +52,18 @@ pub(crate) fn section(folder: &Folder) -> Html {
         if out.is_empty() {
             put!(&mut out, "<h2>Step by step</h2>\n");
         }
-        put!(&mut out, "<section><h3>", T(point.id), "</h3>\n<p class=quiet>", about(point), "</p>\n");
+        put!(
+            &mut out,
+            "<section id=step-",
+            number,
+            "><h3>",
+            T(point.id),
+            "</h3>\n<p class=quiet>",
+            about(point),
+            "</p>\n"
+        );
         if let Some(factor) = factor_of(folder, point) {
-            put!(&mut out, limited_by(&factor));
+            put!(&mut out, limited_by(folder, point, &factor));
         }
         put!(&mut out, distribution::figures(folder, point), series::panels(folder, point), "</section>\n");
     }
@@ -92,20 +105,53 @@ fn factor_of(folder: &Folder, point: &Point<'_>) -> Option<LimitingFactor> {
         .or_else(|| point.trials.iter().find(|trial| trial.valid).map(|trial| trial.limiting_factor.clone()))
 }
 
-fn limited_by(factor: &LimitingFactor) -> Html {
+fn limited_by(folder: &Folder, point: &Point<'_>, factor: &LimitingFactor) -> Html {
     let mut out = Html::new();
-    put!(&mut out, "<p>Limited by <b>", factor.name.name(), "</b>");
-    if factor.confidence.is_finite() {
-        put!(&mut out, " <span class=quiet>confidence ", T(format!("{:.2}", factor.confidence)), "</span>");
+    let lead = if factor.name == Factor::Unknown { "Limiting factor " } else { "Limited by " };
+    put!(&mut out, "<p>", lead, "<b>", factor.name.name(), "</b>");
+    let valid = point.trials.iter().filter(|trial| trial.valid);
+    let alike = valid.clone().filter(|trial| trial.limiting_factor.name == factor.name).count();
+    match valid.count() {
+        0 | 1 => {}
+        all if all == alike => put!(&mut out, " in all ", all, " valid trials"),
+        all => put!(&mut out, " in ", alike, " of ", all, " valid trials"),
     }
     put!(&mut out, "</p>");
-    if !factor.evidence.is_empty() {
+    let mut lines: Vec<String> =
+        factor.evidence.iter().filter(|line| !is_tally(line)).take(20).cloned().collect();
+    lines.extend(distribution::lateness_line(folder, point));
+    if !lines.is_empty() {
         put!(&mut out, "<ul class=quiet>");
-        for line in factor.evidence.iter().take(20) {
+        for line in lines {
             put!(&mut out, "<li>", T(line));
         }
         put!(&mut out, "</ul>");
     }
     put!(&mut out, "\n");
+    out
+}
+
+/// `3 of 5 valid trials`: said beside the factor's name already.
+fn is_tally(line: &str) -> bool {
+    let numbers = line.strip_suffix(" valid trials").and_then(|rest| rest.split_once(" of "));
+    numbers.is_some_and(|(some, all)| some.parse::<u32>().is_ok() && all.parse::<u32>().is_ok())
+}
+
+/// Links to the steps, where there are too many to be seen at a glance.
+pub(crate) fn contents(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    let points = points(folder);
+    let drawn: Vec<&Point<'_>> = points.iter().filter(|point| !point.trials.is_empty()).collect();
+    if drawn.len() <= UNLISTED_MAX {
+        return out;
+    }
+    put!(&mut out, "<nav>Step by step:");
+    for (number, point) in drawn.iter().take(LISTED_MAX).enumerate() {
+        put!(&mut out, " <a href=#step-", number, ">", T(point.id), "</a>");
+    }
+    if drawn.len() > LISTED_MAX {
+        put!(&mut out, " and ", drawn.len() - LISTED_MAX, " more");
+    }
+    put!(&mut out, "</nav>\n");
     out
 }
