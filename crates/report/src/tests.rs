@@ -51,6 +51,114 @@ fn a_whole_folder_gives_a_page_of_moderate_size_with_every_section() {
     }
 }
 
+/// What stands openly in a point's section, and what is behind its fold.
+fn section<'a>(page: &'a str, point: &str) -> (&'a str, &'a str) {
+    let start = page.find(&format!("<h3>{point}</h3>")).unwrap_or_else(|| panic!("no section {point}"));
+    let section = &page[start..];
+    section[..section.find("</section>").unwrap()].split_once("<details class=fold>").expect("a fold")
+}
+
+fn plots(html: &str) -> Vec<&str> {
+    html.split("aria-label=\"").skip(1).map(|rest| &rest[..rest.find('"').unwrap()]).collect()
+}
+
+#[test]
+fn a_latency_step_shows_its_distribution_and_no_other_picture_openly() {
+    let directory = sample_folder();
+    let page = html(&read(&directory.path().join("run")));
+    let (open, folded) = section(&page, "idle");
+    assert_eq!(plots(open), ["Distribution of latency.round_trip_seconds, idle"]);
+    assert_eq!(
+        plots(folded),
+        [
+            "CPU in use, each core over time, idle",
+            "CPU in use, each process over time, idle",
+            "packets sent over time, idle",
+            "rate on the wire over time, idle"
+        ]
+    );
+}
+
+#[test]
+fn a_stream_step_shows_openly_what_its_readers_ask_and_folds_the_machine() {
+    let directory = sample_folder();
+    let page = html(&read(&directory.path().join("run")));
+    let (open, folded) = section(&page, "eight");
+    assert_eq!(
+        plots(open),
+        [
+            "goodput over time, eight",
+            "goodput of each flow over time, eight",
+            "queue depth over time, eight",
+            "congestion window of each flow over time, eight",
+            "round trip as TCP saw it of each flow over time, eight"
+        ]
+    );
+    assert!(folded.contains("CPU in use, each core") && !folded.contains("machine</span>"), "{folded}");
+    assert!(open.contains("Rate over bins of 40 ms."), "the caption names the bin");
+    assert!(page.contains("Zero throughout: port.dropped_loss_packets"));
+}
+
+#[test]
+fn the_emulators_lateness_is_a_line_beside_the_limiting_factor_with_what_is_allowed() {
+    let directory = sample_folder();
+    let page = html(&read(&directory.path().join("run")));
+    let (open, _) = section(&page, "one");
+    assert!(open.contains("<li>fabric lateness: median 10 µs, 99 % 899 µs, allowed 500 µs"), "{open}");
+    assert!(
+        open.contains("Limited by <b>link-rate</b> in all 5 valid trials") && !open.contains("confidence")
+    );
+    assert!(!page.contains("Distribution of fabric"));
+}
+
+#[test]
+fn a_factor_of_some_trials_is_said_with_their_number_once() {
+    let directory = sample_folder();
+    let run = directory.path().join("run");
+    let trials = fs::read_to_string(run.join("trials.jsonl")).unwrap();
+    let mut others = 2;
+    let changed = trials.lines().map(|line| {
+        let other = line.contains("\"step\":\"one\"") && others > 0;
+        others -= usize::from(other);
+        if other { line.replace("link-rate", "loss") } else { line.to_owned() }
+    });
+    fs::write(run.join("trials.jsonl"), changed.map(|line| line + "\n").collect::<String>()).unwrap();
+    let mut summary = sample::summary();
+    summary.points[1].limiting_factor.evidence.push("3 of 5 valid trials".to_owned());
+    fs::write(run.join("summary.json"), json(&summary)).unwrap();
+    let page = html(&read(&run));
+    let (open, _) = section(&page, "one");
+    assert_eq!(open.matches("3 of 5").count(), 1, "{open}");
+    assert!(open.contains("Limited by <b>link-rate</b> in 3 of 5 valid trials"), "{open}");
+}
+
+#[test]
+fn a_warm_up_among_the_parameters_is_marked_in_the_plots() {
+    let directory = sample_folder();
+    let run = directory.path().join("run");
+    assert!(!html(&read(&run)).contains("class=warm"));
+    let mut plan = sample::plan();
+    plan.configurations[0].steps[1].parameters.insert("warm_up".to_owned(), serde_json::json!("500ms"));
+    fs::write(run.join("plan.json"), serde_json::to_vec(&plan).unwrap()).unwrap();
+    let page = html(&read(&run));
+    assert!(
+        section(&page, "one").0.contains("class=warm") && !section(&page, "eight").0.contains("class=warm")
+    );
+    assert!(page.contains("Grey: warm-up, until 500 ms."));
+}
+
+#[test]
+fn no_table_behind_a_plot_has_more_than_200_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    sample::write(&run, &sample::failing_summary(), 1);
+    let page = html(&read(&run));
+    for table in page.split("The figures behind this plot").skip(1) {
+        let rows = table[..table.find("</table>").unwrap()].matches("<tr>").count();
+        assert!(rows <= 201, "{rows} rows");
+    }
+}
+
 // Spec: results.md#results-3
 #[test]
 fn a_killed_runs_folder_is_read_and_says_what_is_missing() {

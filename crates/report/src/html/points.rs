@@ -40,13 +40,21 @@ fn overview(points: &[PointSummary]) -> Html {
         // A run of other workloads: the first metrics of its first point.
         metrics = points[0].metrics.keys().map(String::as_str).take(4).collect();
     }
-    put!(&mut out, "<div class=wide><table><thead><tr><th>point<th>parameters<th class=n>valid trials");
+    let told = points.iter().any(|point| point.case.is_some() || !point.parameters.is_empty());
+    put!(&mut out, "<div class=wide><table><thead><tr><th>point");
+    if told {
+        put!(&mut out, "<th>parameters");
+    }
+    put!(&mut out, "<th class=n>valid trials");
     for metric in &metrics {
         put!(&mut out, "<th class=n>", T(short(metric)));
     }
     put!(&mut out, "<th>limited by</thead><tbody>");
     for point in points.iter().take(ROWS_MAX) {
-        put!(&mut out, "<tr><td>", T(&point.id), "<td>");
+        put!(&mut out, "<tr><td>", T(&point.id));
+        if told {
+            put!(&mut out, "<td>");
+        }
         if let Some(case) = &point.case {
             put!(&mut out, "<b>", T(case), "</b> ");
         }

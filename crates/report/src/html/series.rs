@@ -407,7 +407,11 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[&Curve], st
     if left_out > 0 {
         put!(&mut out, "The ", ranked.len(), " with the highest values; ", left_out, " more are recorded. ");
     }
-    put!(&mut out, T(fault_words(stage).trim_start()), "</figcaption>");
+    // One band has its name in the picture; names of many may lie over each other.
+    if stage.bands.len() > 1 {
+        put!(&mut out, T(fault_words(stage).trim_start()));
+    }
+    put!(&mut out, "</figcaption>");
     let shown: Vec<(String, &Curve)> =
         ranked.iter().map(|curve| (short_entity(&curve.entity, curves), *curve)).collect();
     put!(&mut out, table(&shown, stage, point), "</figure>\n");

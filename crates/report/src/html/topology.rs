@@ -57,7 +57,7 @@ fn caption(configuration: &ConfigurationRecord, others: usize) -> Html {
         "What the fabric emulates between the hosts’ kernels; rates include framing, queues are drop-tail."
     );
     if others > 0 {
-        put!(&mut out, " Drawn: configuration <b>", T(name_of(configuration)), "</b>; ");
+        put!(&mut out, " Drawn: configuration <b>", T(&configuration.id), "</b>; ");
         put!(
             &mut out,
             T(plural(others, "other differs", "others differ")),
@@ -67,10 +67,6 @@ fn caption(configuration: &ConfigurationRecord, others: usize) -> Html {
         );
     }
     out
-}
-
-fn name_of(configuration: &ConfigurationRecord) -> &str {
-    if configuration.id.is_empty() { "the only one" } else { &configuration.id }
 }
 
 fn rate(rate: Option<weir_core::BitsPerSecond>) -> String {
@@ -332,12 +328,10 @@ fn site_box(topology: &Topology, site: usize, x: f64, y: f64) -> Html {
 fn table(configuration: &ConfigurationRecord) -> Html {
     let mut out = Html::new();
     let topology = &configuration.topology;
-    put!(
-        &mut out,
-        "<h4>",
-        T(name_of(configuration)),
-        "</h4><div class=wide><table class=tight><thead><tr><th>link<th>from<th>to"
-    );
+    if !configuration.id.is_empty() {
+        put!(&mut out, "<h4>", T(&configuration.id), "</h4>");
+    }
+    put!(&mut out, "<div class=wide><table class=tight><thead><tr><th>link<th>from<th>to");
     put!(
         &mut out,
         "<th class=n>rate<th class=n>delay, one way<th class=n>loss<th class=n>queue<th class=n>MTU</thead><tbody>"

@@ -1,7 +1,7 @@
 //! Series and distributions of the synthetic run.
 
 use super::CEILING;
-use weir_core::record::{Histogram, Series};
+use weir_core::record::{Histogram, Observed, Row, Series};
 
 /// A small generator: samples need texture, not quality.
 pub(super) struct Noise(pub u64);
@@ -111,4 +111,44 @@ pub(super) fn stream_series(
     let mut drops = drops;
     drops.value = vec![0.0; samples];
     received.into_iter().chain(windows).chain(round_trips).chain([queue, backward, drops]).collect()
+}
+
+/// What is sampled whatever the load: CPU of cores and processes, and the links.
+pub(super) fn machine_series(seconds: f64, start_ns: i64) -> Vec<Series> {
+    let samples = (seconds * 10.0) as usize + 1;
+    let counter = |entity: &str, name: &str, unit: &str, per_sample: f64| Series {
+        entity: entity.to_owned(),
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        cumulative: true,
+        t_ns: (0..samples).map(|index| start_ns + index as i64 * 100_000_000).collect(),
+        value: (0..samples)
+            .map(|index| 6_000.0 + index as f64 * (0.8 + index as f64 / 100.0) * per_sample)
+            .collect(),
+    };
+    vec![
+        counter("machine", "cpu.busy_seconds", "s", 0.12),
+        counter("machine.cpu0", "cpu.busy_seconds", "s", 0.09),
+        counter("machine.cpu1", "cpu.busy_seconds", "s", 0.03),
+        counter("process.fabric", "cpu.process_seconds", "s", 0.08),
+        counter("process.left-0", "cpu.process_seconds", "s", 0.0),
+        counter("link.wan.forward", "port.wire_bytes", "B", 8_000.0),
+        counter("link.wan.backward", "port.wire_bytes", "B", 7_000.0),
+        counter("link.wan.forward", "port.sent_packets", "packets", 6.0),
+    ]
+}
+
+pub(super) fn lateness() -> Row {
+    let histogram = Histogram {
+        value_ns: vec![10_000, 900_000],
+        count: vec![985, 15],
+        min_ns: 1_700,
+        max_ns: 899_000,
+        sum_ns: 23e6,
+    };
+    Row {
+        entity: "trial".to_owned(),
+        metric: "fabric.lateness_seconds".to_owned(),
+        value: Observed::Histogram(histogram),
+    }
 }

@@ -482,18 +482,16 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
                     metric: "stream.total_goodput_bits_per_second".to_owned(),
                     value: goodput,
                 });
-                for series in
-                    stream_series(step, streams as usize, seconds, start_ns, interval_ms, &mut noise)
-                {
-                    writer
-                        .samples(&SampleRecord {
-                            point: step.to_owned(),
-                            trial,
-                            step: step.to_owned(),
-                            series,
-                        })
-                        .expect("room");
-                }
+            }
+            rows.push(load::lateness());
+            let loaded = if workload == "latency" {
+                Vec::new()
+            } else {
+                stream_series(step, streams as usize, seconds, start_ns, interval_ms, &mut noise)
+            };
+            for series in loaded.into_iter().chain(load::machine_series(seconds, start_ns)) {
+                let (point, step) = (step.to_owned(), step.to_owned());
+                writer.samples(&SampleRecord { point, trial, step, series }).expect("room");
             }
             let record = TrialRecord {
                 point: step.to_owned(),
