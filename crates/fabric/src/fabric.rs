@@ -80,8 +80,12 @@ impl Fabric {
 
     /// A time before which nothing that is inside now is delivered; `None` if nothing is on its way. Not later than the next
     /// delivery and often just that: what lies between only has to be carried out by then, because the core's time is the
-    /// model's. Packets handed in later have deliveries of their own.
+    /// model's. Packets handed in later have deliveries of their own. Of actions not yet polled, the time of the first.
     pub fn deliver_at(&self) -> Option<Instant> {
+        if let Some(Action::Deliver { planned: at, .. } | Action::Drop { at, .. }) = self.out.actions.front()
+        {
+            return Some(*at);
+        }
         let deliver_ns =
             self.calendar.least(|link| self.links[link].arrival_ns_min().saturating_add(self.slack_ns[link]));
         (deliver_ns != NEVER).then_some(Instant::from_ns(deliver_ns))

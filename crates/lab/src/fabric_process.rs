@@ -86,6 +86,7 @@ struct Process {
     epoll: Epoll,
     /// Ports not watched because their host's link holds packets back.
     held: Vec<usize>,
+    pace: Pace,
     stdin: File,
     input: Vec<u8>,
     detached: bool,
@@ -100,17 +101,18 @@ impl Process {
         for (host, port) in shell.ports.iter_mut().enumerate() {
             port.watch(host, &epoll, true).map_err(text)?;
         }
-        Ok(Process { shell, epoll, stdin, held: Vec::new(), input: Vec::new(), detached: false })
+        let pace = Pace::new();
+        Ok(Process { shell, epoll, stdin, pace, held: Vec::new(), input: Vec::new(), detached: false })
     }
 
     fn run(mut self) -> Result<(), String> {
         let mut ready: Vec<u64> = Vec::new();
         let mut commands_looked_for = monotonic();
-        let mut pace = Pace::new();
         loop {
             let before = monotonic();
-            let limit = pace.sleep(before, self.shell.fabric.wake_at());
-            self.shell.publish(before, limit > Duration::from_millis(1));
+            let (deliver_at, wake_at) = (self.shell.fabric.deliver_at(), self.shell.fabric.wake_at());
+            let limit = self.pace.sleep(before, deliver_at, wake_at);
+            self.shell.publish(before, before + limit);
             let waited = self.epoll.wait(Some(limit)).map_err(|error| format!("waiting: {error}"))?;
             ready.clear();
             ready.extend_from_slice(waited);
@@ -118,8 +120,10 @@ impl Process {
             let now = monotonic();
             let woken = if limit.is_zero() { before } else { now };
             if ready.is_empty() && !limit.is_zero() {
-                pace.slept(before + limit, now);
+                self.pace.slept(before + limit, now);
             }
+            // Whether a host may send on depends on what has left since.
+            self.shell.fabric.advance(now);
             // Another port comes first each time, so that none is always the last.
             let start = (now.as_ns() >> 10) as usize % ready.len().max(1);
             ready.rotate_left(start);
@@ -132,11 +136,9 @@ impl Process {
                 let host = *token as usize;
                 self.shell.read(host, woken);
                 self.hold(host)?;
-                if self.shell.fabric.wake_at().is_some_and(|at| at <= monotonic()) {
-                    self.shell.carry_out();
-                }
+                self.deliver();
             }
-            self.shell.carry_out();
+            self.deliver();
             self.unhold()?;
             if commands && now.as_ns() >= commands_looked_for.as_ns() {
                 commands_looked_for = now + Duration::from_nanos(COMMANDS_LOOKED_FOR_NS);
@@ -144,6 +146,14 @@ impl Process {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// Delivers what is due, unless it is to wait for more.
+    fn deliver(&mut self) {
+        let now = monotonic();
+        if !self.pace.pauses(now) && self.shell.carry_out(now) {
+            self.pace.delivered(now, self.shell.fabric.deliver_at());
         }
     }
 

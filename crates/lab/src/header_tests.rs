@@ -121,6 +121,7 @@ fn numbered_payload(bytes: usize) -> Vec<u8> {
 }
 
 proptest! {
+    // Spec: lab.md#lab-5
     #[test]
     fn any_division_of_a_tcp_super_packet_is_packets_with_right_checksums_that_add_up_to_its_bytes(
         payload_bytes in 1usize..60_000,
@@ -165,6 +166,7 @@ proptest! {
         prop_assert_eq!(collected, payload);
     }
 
+    // Spec: lab.md#lab-5
     #[test]
     fn any_division_of_a_udp_super_packet_is_datagrams_with_right_checksums_and_lengths(
         payload_bytes in 2usize..60_000,
@@ -186,6 +188,7 @@ proptest! {
         prop_assert_eq!(collected, payload);
     }
 
+    // Spec: lab.md#lab-6
     #[test]
     fn no_byte_string_makes_the_parser_panic_and_what_it_accepts_can_be_cut_anywhere(
         mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
@@ -230,6 +233,7 @@ fn a_fragment_and_a_foreign_protocol_are_one_segment_and_ipv6_is_refused() {
     assert!(Packet::parse(&bytes).is_err());
 }
 
+// Spec: lab.md#lab-6
 #[test]
 fn a_super_packet_whose_length_or_checksum_request_is_wrong_is_refused() {
     let good = super_packet(TCP, 0x18, 0, 12, &numbered_payload(5000), 1448, false);

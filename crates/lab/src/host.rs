@@ -87,7 +87,12 @@ fn set_profile(settings: &Sysctls, profile: TcpProfile, socket_bytes_max: u64, n
     }
     if settings.write("net.ipv4.tcp_congestion_control", "cubic").is_err() {
         let _ = settings.write("net.ipv4.tcp_congestion_control", "reno");
-        notes.push("the kernel does not offer cubic here; the default congestion control is reno".to_owned());
+        notes.push(
+            "programs in the lab that do not choose a congestion control get reno, because this kernel lets a namespace default \
+             only to those in net.ipv4.tcp_allowed_congestion_control; weir's own streams set theirs on each socket; to change \
+             it, add cubic to that setting on the host"
+                .to_owned(),
+        );
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Shell {
     buffers: Buffers,
     page: Page,
     deliveries: Vec<Delivery>,
+    /// Each arrival of this turn: the delivery it is part of, and when it was planned.
+    arrivals: Vec<(usize, Instant)>,
     turns: u64,
     lateness: Vec<u64>,
     write_failed: u64,
@@ -43,6 +45,7 @@ impl Shell {
             buffers: Buffers::default(),
             page,
             deliveries: Vec::new(),
+            arrivals: Vec::new(),
             turns: 0,
             lateness: vec![0; LATENESS_BUCKETS],
             write_failed: 0,
@@ -94,15 +97,17 @@ impl Shell {
         self.fabric.ingress(host, buffer, packet.meta(to), now);
     }
 
-    /// Lets the core catch up with the clock and carries out what it says.
-    pub fn carry_out(&mut self) {
-        self.fabric.advance(monotonic());
+    /// Lets the core catch up with the clock and carries out what it says. Whether anything was delivered.
+    pub fn carry_out(&mut self, now: Instant) -> bool {
+        self.fabric.advance(now);
         self.turns += 1;
         while let Some(action) = self.fabric.poll() {
             match action {
                 Action::Deliver { host, packet, planned } => {
-                    let run = Delivery::of(host, &packet, planned);
-                    collect(&mut self.deliveries, self.buffers.get_mut(packet.buffer), self.turns, run);
+                    let run = Delivery::of(host, &packet);
+                    let buffer = self.buffers.get_mut(packet.buffer);
+                    let index = collect(&mut self.deliveries, buffer, self.turns, run);
+                    self.arrivals.push((index, planned));
                 }
                 Action::Drop { packet, .. } => self.buffers.release(packet.buffer, packet.count),
             }
@@ -110,11 +115,17 @@ impl Shell {
         for index in 0..self.deliveries.len() {
             self.deliver(index);
         }
+        for (index, planned) in self.arrivals.drain(..) {
+            let late_ns = self.deliveries[index].late_from_ns.saturating_sub(planned.as_ns());
+            self.lateness[lateness_bucket(late_ns)] += 1;
+        }
+        let any = !self.deliveries.is_empty();
         self.deliveries.clear();
+        any
     }
 
     fn deliver(&mut self, index: usize) {
-        let Delivery { host, buffer, first, count, planned, arrivals } = self.deliveries[index];
+        let Delivery { host, buffer, first, count, .. } = self.deliveries[index];
         let state = self.buffers.get(buffer);
         let tun = &self.ports[host].tun;
         let written = if count == state.packet.segments {
@@ -128,14 +139,13 @@ impl Shell {
         if written.is_err() {
             self.write_failed += u64::from(count);
         }
-        let late_ns = monotonic().as_ns().saturating_sub(planned.as_ns()) + state.unread_ns;
-        self.lateness[lateness_bucket(late_ns)] += arrivals;
+        self.deliveries[index].late_from_ns = monotonic().as_ns() + state.unread_ns;
         self.buffers.release(buffer, count);
     }
 
-    /// Brings the page up to date if it is old enough, or at once.
-    pub fn publish(&mut self, now: Instant, at_once: bool) {
-        if !at_once && now.as_ns() < self.page_written.as_ns() + PAGE_AGE_NS {
+    /// Brings the page up to date if it would be too old at `next`, when this can next be called.
+    pub fn publish(&mut self, now: Instant, next: Instant) {
+        if next.as_ns() < self.page_written.as_ns() + PAGE_AGE_NS {
             return;
         }
         self.page_written = now;

@@ -57,6 +57,11 @@ fn a_lone_packet_between_two_hosts_needs_one_wake_a_serialiser_and_none_for_dela
     fabric.advance(fabric.deliver_at().unwrap());
     assert_eq!(fabric.deliver_at(), Some(Instant::from_ns(2 * 12_304 + 8_040_000)));
     fabric.advance(fabric.deliver_at().unwrap());
+    assert_eq!(
+        fabric.deliver_at(),
+        Some(Instant::from_ns(2 * 12_304 + 8_040_000)),
+        "it is still to be polled"
+    );
     assert!(matches!(fabric.poll(), Some(Action::Deliver { host: 1, .. })));
     assert_eq!(fabric.deliver_at(), None);
 

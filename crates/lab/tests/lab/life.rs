@@ -21,6 +21,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+// Spec: lab.md#lab-11
 #[test]
 fn a_dropped_lab_leaves_no_process() {
     if !possible() {
@@ -46,6 +47,7 @@ fn a_fabric_that_was_killed_is_reported_with_how_it_ended() {
     assert_eq!(lab.reset().unwrap_err().to_string(), "the fabric process was killed by signal 9");
 }
 
+// Spec: lab.md#lab-12
 #[test]
 fn two_labs_with_the_same_addresses_do_not_meet() {
     if !possible() {
@@ -71,6 +73,7 @@ fn two_labs_with_the_same_addresses_do_not_meet() {
 }
 
 /// The helper program `hold` (this test binary, told by its environment) starts a lab and waits to be killed.
+// Spec: lab.md#lab-11
 #[test]
 fn a_killed_owner_leaves_no_process_and_no_namespace() {
     if !possible() {
@@ -134,6 +137,7 @@ fn processes_are_found_by_their_namespace() {
     assert!(exe().exists());
 }
 
+// Spec: lab.md#lab-1
 #[test]
 fn a_lab_of_many_hosts_carries_packets_between_the_first_and_the_last() {
     if !possible() {

@@ -70,6 +70,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+// Spec: lab.md#lab-16
 #[test]
 fn a_program_in_a_named_lab_finds_hosts_by_name_and_runs_without_privileges() {
     if !possible() {
@@ -91,6 +92,7 @@ fn a_program_in_a_named_lab_finds_hosts_by_name_and_runs_without_privileges() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
+// Spec: lab.md#lab-16
 #[test]
 fn the_exit_status_of_exec_is_the_programs_own() {
     if !possible() {
@@ -110,6 +112,7 @@ fn the_exit_status_of_exec_is_the_programs_own() {
     );
 }
 
+// Spec: lab.md#lab-17
 #[test]
 fn down_ends_what_a_command_detached_even_if_it_ignores_being_asked_and_leaves_nothing() {
     if !possible() {
@@ -131,6 +134,7 @@ fn down_ends_what_a_command_detached_even_if_it_ignores_being_asked_and_leaves_n
     assert!(text(&again.stderr).starts_with(&format!("there is no lab {:?}", lab.name)), "{again:?}");
 }
 
+// Spec: lab.md#lab-15
 #[test]
 fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
     if !possible() {
@@ -149,6 +153,7 @@ fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
     assert!(free.exec("left-0", &["ping", "-c1", "right-0"]).status.success());
 }
 
+// Spec: lab.md#lab-15
 #[test]
 fn a_lab_whose_fabric_was_killed_is_dead_and_only_that_one_is_removed_as_dead() {
     if !possible() {
@@ -169,6 +174,7 @@ fn a_lab_whose_fabric_was_killed_is_dead_and_only_that_one_is_removed_as_dead() 
     assert!(alive.state().unwrap().is_up());
 }
 
+// Spec: lab.md#lab-15
 #[test]
 fn whenever_lab_up_is_killed_what_it_left_is_removed_as_dead() {
     if !possible() {

@@ -17,6 +17,7 @@ fn ping_ms(rate: Option<u64>, rtt: Duration) -> [f64; 3] {
     [(); 3].map(|()| figures.next().unwrap().unwrap())
 }
 
+// Spec: lab.md#lab-4
 #[test]
 fn ping_finds_the_configured_round_trip_and_never_less() {
     if !possible() {

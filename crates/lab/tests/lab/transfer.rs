@@ -66,6 +66,7 @@ fn assert_intact(mtu: u32, rate: Option<u64>, loss: f64, bytes: usize) {
     assert_eq!(lost > 0, loss > 0.0, "{lost} segments were lost");
 }
 
+// Spec: lab.md#lab-5
 #[test]
 fn bytes_are_intact_at_mtu_1500_where_super_packets_are_split_and_joined() {
     assert_intact(1500, Some(1_000_000_000), 0.0, 30_000_000);
@@ -76,6 +77,7 @@ fn bytes_are_intact_at_mtu_1500_with_one_segment_in_a_hundred_lost() {
     assert_intact(1500, Some(1_000_000_000), 0.01, 10_000_000);
 }
 
+// Spec: lab.md#lab-5
 #[test]
 fn bytes_are_intact_at_mtu_9000_with_one_segment_in_a_hundred_lost() {
     assert_intact(9000, Some(10_000_000_000), 0.01, 30_000_000);
