@@ -103,6 +103,8 @@ pub(crate) fn interval_text(
 ) -> Option<String> {
     let unit = unit.unwrap_or("1");
     let said = |[low, high]: [f64; 2]| format!("{} to {}", human(low, unit), human(high, unit));
+    // The range of a single trial is the value itself.
+    let range = range.filter(|[low, high]| low < high);
     ci95.map(|it| format!("95 %: {}", said(it))).or_else(|| range.map(|it| format!("range {}", said(it))))
 }
 
