@@ -104,7 +104,7 @@ fn the_emulators_lateness_is_a_line_beside_the_limiting_factor_with_what_is_allo
     let directory = sample_folder();
     let page = html(&read(&directory.path().join("run")));
     let (open, _) = section(&page, "one");
-    assert!(open.contains("<li>fabric lateness: median 10 µs, 99 % 899 µs, allowed 500 µs"), "{open}");
+    assert!(open.contains("<li>fabric lateness: median 10 µs, 99 % within 899 µs, allowed 500 µs"), "{open}");
     assert!(
         open.contains("Limited by <b>link-rate</b> in all 5 valid trials") && !open.contains("confidence")
     );

@@ -198,11 +198,14 @@ fn late(point: &Point<'_>) -> Option<Distribution> {
     }))
 }
 
-/// `fabric lateness: median 9.7 µs, 99 % 0.88 ms, allowed 0.5 ms`.
+/// `fabric lateness: median 9.7 µs, 99 % within 0.88 ms, allowed 0.5 ms`: records hold upper edges of buckets, hence `within`.
 pub(super) fn lateness_line(folder: &Folder, point: &Point<'_>) -> Option<String> {
     let all = late(point)?;
-    let mut line =
-        format!("fabric lateness: median {}, 99 % {}", human(all.at(50.0), "s"), human(all.at(99.0), "s"));
+    let mut line = format!(
+        "fabric lateness: median {}, 99 % within {}",
+        human(all.at(50.0), "s"),
+        human(all.at(99.0), "s")
+    );
     if let Some(one_way_seconds) = one_way_seconds(folder, point) {
         line += &format!(", allowed {}", human(lateness_allowed_seconds(one_way_seconds), "s"));
     }
