@@ -112,19 +112,20 @@ impl Measured<'_> {
         }
         on_path.sort_unstable();
         on_path.dedup();
-        let lateness_seconds = self
-            .lateness
-            .as_ref()
-            .and_then(|(before, after)| fabric_page::lateness_quantile_ns(before, after, 0.99))
-            .map(|ns| ns / 1e9);
+        let lateness = |quantile: fn(&[u64], &[u64], f64) -> Option<f64>| {
+            let (before, after) = self.lateness.as_ref()?;
+            Some(quantile(before, after, 0.99)? / 1e9)
+        };
         Facts {
             transport,
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             emulator: in_lab.then(|| EmulatorFacts {
-                lateness_seconds,
+                lateness_seconds: lateness(fabric_page::lateness_quantile_ns),
+                lateness_seconds_least: lateness(fabric_page::lateness_quantile_least_ns),
                 one_way_seconds: if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 },
                 fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
                 machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
+                foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
         }
     }
@@ -204,6 +205,18 @@ impl Measured<'_> {
     fn machine_idle(&self) -> Option<f64> {
         let (busy, seconds) = growth(self.find("machine", "cpu.busy_seconds")?, self.steady)?;
         Some((1.0 - busy / seconds / self.core_count.max(1) as f64).max(0.0))
+    }
+
+    /// What the machine was busy with beside the run's own processes, as a share of all cores. Interrupts count as the run's
+    /// own: its packets cause them.
+    fn foreign_busy(&self) -> Option<f64> {
+        let machine = self.find("machine", "cpu.busy_seconds")?;
+        let interrupts = self.find("machine", "cpu.interrupt_seconds")?;
+        let (busy, seconds) = growth(machine, self.steady)?;
+        let (of_interrupts, _) = growth(interrupts, self.steady)?;
+        let own = self.series.iter().filter(|series| series.name == "cpu.process_seconds");
+        let own: f64 = own.filter_map(|series| growth(series, self.steady)).map(|(grown, _)| grown).sum();
+        Some((busy - of_interrupts - own).max(0.0) / seconds / self.core_count.max(1) as f64)
     }
 
     fn lateness_histogram(&self) -> Option<Histogram> {

@@ -47,12 +47,16 @@ pub struct PortFacts {
 pub struct EmulatorFacts {
     /// 99th percentile of written − planned, seconds.
     pub lateness_seconds: Option<f64>,
+    /// The least that percentile may be, with 97.5 % confidence: what is judged.
+    pub lateness_seconds_least: Option<f64>,
     /// Smallest one-way delay of the step's paths, seconds.
     pub one_way_seconds: f64,
     /// Share of the steady state that the fabric's thread spent on a CPU.
     pub fabric_busy_ratio: f64,
     /// Share of all cores' time that was idle.
     pub machine_idle_ratio: f64,
+    /// Share of all cores' time that programs outside the run took.
+    pub foreign_busy_ratio: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,6 +73,9 @@ const LINK_FULL: f64 = 0.97;
 const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
 /// A thread this busy, or a machine this little idle, had nothing left to give.
 const SATURATED: f64 = 0.95;
+
+/// Other programs that take this much of a machine without idle time slow hosts and fabric at moments nobody chose.
+const DISTURBED: f64 = 0.15;
 
 /// Largest lateness that leaves a trial valid: the larger of 5 % of the path's one-way delay and 500 µs, in seconds.
 pub fn lateness_allowed_seconds(one_way_seconds: f64) -> f64 {
@@ -100,7 +107,9 @@ fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     let mut evidence = Vec::new();
     let allowed = lateness_allowed_seconds(emulator.one_way_seconds);
-    if let Some(lateness) = emulator.lateness_seconds.filter(|lateness| *lateness > allowed) {
+    if emulator.lateness_seconds_least.is_some_and(|least| least > allowed)
+        && let Some(lateness) = emulator.lateness_seconds
+    {
         evidence.push(format!(
             "the fabric delivered up to {} late (99 %), allowed are {}",
             human(lateness, "s"),
@@ -118,6 +127,12 @@ fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
         evidence.push(format!("the fabric used {} of its core", percent(emulator.fabric_busy_ratio)));
     }
     let machine_full = 1.0 - emulator.machine_idle_ratio >= SATURATED;
+    if machine_full && facts.transport.is_some() && emulator.foreign_busy_ratio >= DISTURBED {
+        evidence.push(format!(
+            "the machine that carries the lab had no CPU left, and other programs took {} of it",
+            percent(emulator.foreign_busy_ratio)
+        ));
+    }
     // A busy machine alone proves nothing against a trial that something else bounded.
     if machine_full
         && facts.transport.is_some()
@@ -249,9 +264,11 @@ mod tests {
     fn calm() -> EmulatorFacts {
         EmulatorFacts {
             lateness_seconds: Some(80e-6),
+            lateness_seconds_least: Some(70e-6),
             one_way_seconds: 0.008,
             fabric_busy_ratio: 0.3,
             machine_idle_ratio: 0.4,
+            foreign_busy_ratio: 0.02,
         }
     }
     fn named(transport: TransportFacts, port: PortFacts, emulator: EmulatorFacts) -> Factor {
@@ -267,7 +284,10 @@ mod tests {
         assert_eq!(named(windowed, link(0.5), calm()), Factor::ReceiveWindow);
         let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
         assert_eq!(named(lossy, link(0.5), calm()), Factor::Loss);
-        let late = EmulatorFacts { lateness_seconds: Some(0.002), ..calm() };
+        let late =
+            EmulatorFacts { lateness_seconds: Some(0.002), lateness_seconds_least: Some(0.001), ..calm() };
+        let one_late_of_few = EmulatorFacts { lateness_seconds: Some(0.002), ..calm() };
+        assert_eq!(named(busy_flow(), link(0.5), one_late_of_few), Factor::Unknown);
         assert_eq!(named(busy_flow(), link(0.5), late), Factor::EmulatorLimited);
         let saturated = EmulatorFacts { fabric_busy_ratio: 0.99, ..calm() };
         assert_eq!(named(busy_flow(), link(0.5), saturated), Factor::EmulatorLimited);
@@ -281,9 +301,11 @@ mod tests {
     fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
         let struggling = EmulatorFacts {
             lateness_seconds: Some(0.01),
+            lateness_seconds_least: Some(0.009),
             one_way_seconds: 0.0003,
             fabric_busy_ratio: 1.0,
             machine_idle_ratio: 0.0,
+            foreign_busy_ratio: 0.5,
         };
         assert_eq!(named(busy_flow(), link(0.995), struggling), Factor::LinkRate);
     }
@@ -293,6 +315,16 @@ mod tests {
         let full_machine = EmulatorFacts { machine_idle_ratio: 0.0, ..calm() };
         let windowed = TransportFacts { receive_window_limited_seconds: 9.0, ..busy_flow() };
         assert_eq!(named(windowed, link(0.5), full_machine), Factor::ReceiveWindow);
+    }
+
+    #[test]
+    fn a_machine_that_other_programs_fill_judges_nothing_but_a_full_link() {
+        let disturbed = EmulatorFacts { machine_idle_ratio: 0.0, foreign_busy_ratio: 0.5, ..calm() };
+        let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
+        assert_eq!(named(lossy, link(0.5), disturbed), Factor::EmulatorLimited);
+        assert_eq!(named(lossy, link(0.995), disturbed), Factor::LinkRate);
+        let room_left = EmulatorFacts { machine_idle_ratio: 0.2, foreign_busy_ratio: 0.5, ..calm() };
+        assert_eq!(named(lossy, link(0.5), room_left), Factor::Loss);
     }
 
     #[test]

@@ -80,19 +80,31 @@ pub fn lateness_bucket_ns(bucket: usize) -> f64 {
 /// The lateness below which `share` of the deliveries between two readings of the histogram fell, in nanoseconds.
 /// `None` when there were none.
 pub fn lateness_quantile_ns(before: &[u64], after: &[u64], share: f64) -> Option<f64> {
-    let counts: Vec<u64> =
-        after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
+    let counts = deliveries(before, after);
     let total: u64 = counts.iter().sum();
-    if total == 0 {
-        return None;
-    }
-    let wanted = (total as f64 * share).ceil().max(1.0) as u64;
+    at_rank(&counts, (total as f64 * share).ceil().max(1.0) as u64)
+}
+
+/// The least that this quantile may be, with 97.5 % confidence: a hundred deliveries say little of their 99 % (the
+/// distribution-free bound by order statistics, its rank by the normal approximation of the binomial).
+pub fn lateness_quantile_least_ns(before: &[u64], after: &[u64], share: f64) -> Option<f64> {
+    let counts = deliveries(before, after);
+    let total = counts.iter().sum::<u64>() as f64;
+    let rank = total * share - 1.96 * (total * share * (1.0 - share)).sqrt();
+    at_rank(&counts, rank.floor().max(1.0) as u64)
+}
+
+fn deliveries(before: &[u64], after: &[u64]) -> Vec<u64> {
+    after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect()
+}
+
+fn at_rank(counts: &[u64], rank: u64) -> Option<f64> {
     let mut seen = 0;
     for (bucket, count) in counts.iter().enumerate() {
-        if seen + count >= wanted {
+        if seen + count >= rank {
             // Straight between the bucket's edges; its upper edge alone would overstate by up to a fifth.
             let low = if bucket == 0 { 0.0 } else { lateness_bucket_ns(bucket - 1) };
-            let share_inside = (wanted - seen) as f64 / *count as f64;
+            let share_inside = (rank - seen) as f64 / *count as f64;
             return Some(low + (lateness_bucket_ns(bucket) - low) * share_inside);
         }
         seen += count;
@@ -114,5 +126,20 @@ mod tests {
         let p99 = lateness_quantile_ns(&before, &after, 0.99).unwrap();
         assert!((p99 / 990_000.0 - 1.0).abs() < 0.05, "{p99}");
         assert_eq!(lateness_quantile_ns(&after, &after, 0.99), None);
+    }
+
+    #[test]
+    fn three_late_deliveries_of_a_hundred_do_not_prove_that_one_percent_is_late_and_five_do() {
+        let before = vec![0; LATENESS_BUCKETS];
+        let with_late = |late: u64, total: u64| {
+            let mut after = before.clone();
+            after[lateness_bucket(10_000)] = total - late;
+            after[lateness_bucket(2_000_000)] = late;
+            lateness_quantile_least_ns(&before, &after, 0.99).unwrap()
+        };
+        assert!(with_late(3, 100) < 20_000.0);
+        assert!(with_late(5, 100) > 1_000_000.0);
+        assert!(with_late(1_050, 100_000) < 20_000.0);
+        assert!(with_late(1_200, 100_000) > 1_000_000.0);
     }
 }

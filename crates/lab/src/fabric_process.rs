@@ -12,13 +12,15 @@ use weir_core::fabric_page::{self, header};
 use weir_fabric::Fabric;
 use weir_sys::clock::{monotonic, set_timer_slack_least};
 use weir_sys::epoll::Epoll;
-use weir_sys::process::{outlive_owner, raise_priority, set_nonblocking, take_inherited};
+use weir_sys::process::{outlive_owner, raise_priority, set_nonblocking, take_inherited, take_short_turns};
 use weir_sys::shared_memory::Page;
 use weir_sys::tun::Tun;
 
 const STDIN_TOKEN: u64 = u64::MAX;
 /// The fabric is the network: it comes before the programs that load it.
-const PRIORITY_STEPS: i32 = 11;
+const PRIORITY_STEPS: i32 = 20;
+/// The shortest turn that the scheduler grants.
+const TURN: Duration = Duration::from_micros(100);
 /// While packets move, the owner's commands are looked for this often.
 const COMMANDS_LOOKED_FOR_NS: u64 = 1_000_000;
 
@@ -56,6 +58,8 @@ fn run() -> Result<(), String> {
             "the fabric runs at ordinary priority ({error}), so a busy machine makes it late sooner"
         ));
     }
+    // Best effort: without it a woken fabric waits for the end of the running program's turn, some milliseconds.
+    let _ = take_short_turns(TURN);
     let mut process = Process::new(shell, stdin)?;
     process.answer(&Answer::Done { notes })?;
     process.run()

@@ -85,14 +85,15 @@ fn set_profile(settings: &Sysctls, profile: TcpProfile, socket_bytes_max: u64, n
             )
         });
     }
-    if settings.write("net.ipv4.tcp_congestion_control", "cubic").is_err() {
-        let _ = settings.write("net.ipv4.tcp_congestion_control", "reno");
-        notes.push(
-            "programs in the lab that do not choose a congestion control get reno, because this kernel lets a namespace default \
+    let congestion = "net.ipv4.tcp_congestion_control";
+    if settings.write(congestion, "cubic").is_err() {
+        let default = settings.read(congestion).unwrap_or_else(|_| "the kernel's default".to_owned());
+        notes.push(format!(
+            "programs in the lab that do not choose a congestion control get {}, because this kernel lets a namespace default \
              only to those in net.ipv4.tcp_allowed_congestion_control; weir's own streams set theirs on each socket; to change \
-             it, add cubic to that setting on the host"
-                .to_owned(),
-        );
+             it, add cubic to that setting on the host",
+            default.trim()
+        ));
     }
 }
 

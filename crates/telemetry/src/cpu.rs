@@ -45,32 +45,45 @@ fn push(series: &mut Series, now: Instant, value: f64) {
     series.value.push(value);
 }
 
-/// Busy seconds of each core, and of all together (`machine`): user, nice, system, irq, softirq and steal.
+/// Busy seconds of each core, and of all together (`machine`): user, nice, system, irq, softirq and steal; and the part of
+/// all together that interrupts and the hypervisor took.
 pub struct CoreSampler {
     stat: ProcFile,
+    interrupts: Series,
     series: Vec<Series>,
 }
 
+const INTERRUPTS: &str = "cpu.interrupt_seconds";
+
 impl Default for CoreSampler {
     fn default() -> Self {
-        CoreSampler { stat: ProcFile::open("/proc/stat"), series: Vec::new() }
+        CoreSampler {
+            stat: ProcFile::open("/proc/stat"),
+            interrupts: counter("machine".to_owned(), INTERRUPTS),
+            series: Vec::new(),
+        }
     }
 }
 
-/// Busy ticks of one `cpu…` line of `/proc/stat`: everything but idle and iowait. `None` for any other line.
-fn busy_ticks(line: &str) -> Option<(&str, u64)> {
+/// One `cpu…` line of `/proc/stat`: its name, busy ticks (everything but idle and iowait), and those of irq, softirq and steal
+/// among them. `None` for any other line.
+fn busy_ticks(line: &str) -> Option<(&str, u64, u64)> {
     let mut words = line.split_ascii_whitespace();
     let name = words.next().filter(|name| name.starts_with("cpu"))?;
     let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; guest time is already in user.
-    let busy = ticks.iter().take(8).enumerate().filter(|(index, _)| *index != 3 && *index != 4);
-    (ticks.len() >= 5).then(|| (name, busy.map(|(_, ticks)| ticks).sum()))
+    let interrupts: u64 = ticks.iter().skip(5).take(3).sum();
+    let programs: u64 = ticks.iter().take(3).sum();
+    (ticks.len() >= 5).then_some((name, programs + interrupts, interrupts))
 }
 
 impl Sampler for CoreSampler {
     fn sample(&mut self, now: Instant) {
         let Some(text) = self.stat.read() else { return };
-        for (index, (name, ticks)) in text.lines().map_while(busy_ticks).enumerate() {
+        for (index, (name, ticks, interrupts)) in text.lines().map_while(busy_ticks).enumerate() {
+            if name == "cpu" {
+                push(&mut self.interrupts, now, interrupts as f64 / TICKS_PER_SECOND);
+            }
             if self.series.len() <= index {
                 let entity = if name == "cpu" { "machine".to_owned() } else { format!("machine.{name}") };
                 self.series.push(counter(entity, "cpu.busy_seconds"));
@@ -79,7 +92,10 @@ impl Sampler for CoreSampler {
         }
     }
     fn take(&mut self) -> Vec<Series> {
-        std::mem::take(&mut self.series)
+        let interrupts = std::mem::replace(&mut self.interrupts, counter("machine".to_owned(), INTERRUPTS));
+        let mut all = std::mem::take(&mut self.series);
+        all.push(interrupts);
+        all
     }
 }
 
@@ -134,7 +150,7 @@ mod tests {
 
     #[test]
     fn busy_time_counts_neither_idle_nor_waiting_for_disks() {
-        assert_eq!(busy_ticks("cpu  10 1 20 1000 50 2 3 4 0 0"), Some(("cpu", 40)));
+        assert_eq!(busy_ticks("cpu  10 1 20 1000 50 2 3 4 0 0"), Some(("cpu", 40, 9)));
         assert_eq!(busy_ticks("intr 5 6 7"), None);
         assert_eq!(busy_ticks("cpu0 what"), None);
     }
