@@ -279,3 +279,35 @@ pub fn granted(flows: &[Flow], options: &TcpOptions) -> serde_json::Map<String, 
 pub fn deadline(control: &Control) -> Instant {
     Instant::now() + control.start_at().since(weir_sys::clock::monotonic())
 }
+
+/// One end of a workload's flows, from the moment it is prepared until they are all there.
+pub enum Side {
+    Accept(Acceptor),
+    Connect(Vec<Flow>),
+}
+
+impl Side {
+    /// Listens or connects, as the assignment's role says.
+    pub fn prepare(assignment: &Assignment, options: &TcpOptions) -> Result<Side, WorkloadError> {
+        if assignment.role == ACCEPT {
+            return Ok(Side::Accept(Acceptor::listen(assignment, options)?));
+        }
+        Ok(Side::Connect(connect(assignment, options)?))
+    }
+
+    /// Where peers of later stages reach this end, if they do.
+    pub fn address(&self) -> Option<String> {
+        match self {
+            Side::Accept(acceptor) => Some(acceptor.address().to_string()),
+            Side::Connect(_) => None,
+        }
+    }
+
+    /// All flows; an accepting end waits for those still to come.
+    pub fn flows(self, control: &Control) -> Result<Vec<Flow>, WorkloadError> {
+        match self {
+            Side::Accept(acceptor) => acceptor.collect(deadline(control)),
+            Side::Connect(flows) => Ok(flows),
+        }
+    }
+}

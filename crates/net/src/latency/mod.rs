@@ -5,7 +5,7 @@ pub mod pingpong;
 #[cfg(test)]
 mod tests;
 
-use crate::rendezvous::{self, Acceptor, Flow};
+use crate::rendezvous::{self, Side};
 use pingpong::{Limits, Load, Until};
 use std::time::Duration;
 use weir_core::metric::{Better, Metric, Scope};
@@ -152,11 +152,7 @@ impl Workload for Latency {
 
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
         let plan = LatencyPlan::from_values(&assignment.values)?;
-        let side = if assignment.role == rendezvous::ACCEPT {
-            Side::Accept(Acceptor::listen(assignment, &plan.tcp)?)
-        } else {
-            Side::Connect(rendezvous::connect(assignment, &plan.tcp)?)
-        };
+        let side = Side::prepare(assignment, &plan.tcp)?;
         let load = Load {
             plan,
             host: assignment.host.clone(),
@@ -167,11 +163,6 @@ impl Workload for Latency {
     }
 }
 
-enum Side {
-    Accept(Acceptor),
-    Connect(Vec<Flow>),
-}
-
 struct LatencyTask {
     load: Load,
     side: Side,
@@ -179,17 +170,10 @@ struct LatencyTask {
 
 impl Task for LatencyTask {
     fn address(&self) -> Option<String> {
-        match &self.side {
-            Side::Accept(acceptor) => Some(acceptor.address().to_string()),
-            Side::Connect(_) => None,
-        }
+        self.side.address()
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        let flows = match self.side {
-            Side::Accept(acceptor) => acceptor.collect(rendezvous::deadline(control))?,
-            Side::Connect(flows) => flows,
-        };
-        pingpong::run(&self.load, flows, control)
+        pingpong::run(&self.load, self.side.flows(control)?, control)
     }
 }

@@ -12,7 +12,7 @@ pub mod send;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::rendezvous::{self, Acceptor, Body, Flow};
+use crate::rendezvous::{self, Body, Side};
 use clock::Patience;
 use engine::Load;
 use plan::{FLOWS_MAX, StreamPlan, Until};
@@ -65,11 +65,7 @@ impl Workload for Stream {
 
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
         let plan = StreamPlan::from_values(&assignment.values)?;
-        let side = if assignment.role == rendezvous::ACCEPT {
-            Side::Accept(Acceptor::listen(assignment, &plan.tcp)?)
-        } else {
-            Side::Connect(rendezvous::connect(assignment, &plan.tcp)?)
-        };
+        let side = Side::prepare(assignment, &plan.tcp)?;
         let load = Load {
             plan,
             host: assignment.host.clone(),
@@ -81,11 +77,6 @@ impl Workload for Stream {
     }
 }
 
-enum Side {
-    Accept(Acceptor),
-    Connect(Vec<Flow>),
-}
-
 struct StreamTask {
     load: Load,
     side: Side,
@@ -93,17 +84,10 @@ struct StreamTask {
 
 impl Task for StreamTask {
     fn address(&self) -> Option<String> {
-        match &self.side {
-            Side::Accept(acceptor) => Some(acceptor.address().to_string()),
-            Side::Connect(_) => None,
-        }
+        self.side.address()
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        let flows = match self.side {
-            Side::Accept(acceptor) => acceptor.collect(rendezvous::deadline(control))?,
-            Side::Connect(flows) => flows,
-        };
-        engine::run(&self.load, flows, control)
+        engine::run(&self.load, self.side.flows(control)?, control)
     }
 }

@@ -1,6 +1,7 @@
 //! Runs over loopback through the seam, both ends in this process.
 
 use super::*;
+use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use weir_core::Bytes;
