@@ -27,8 +27,8 @@ pub fn occurrences(fault: &Fault, origin: Instant, until: Instant) -> (Vec<Occur
         let end = start + fault.action.duration();
         let (on, off) = settings(&fault.action);
         for link in &fault.on {
-            changes.push(Change { at_ns: start.as_ns(), link: *link, set: on });
-            changes.push(Change { at_ns: end.as_ns(), link: *link, set: off });
+            changes.push(Change { at_ns: start.as_ns(), link: *link, set: on.clone() });
+            changes.push(Change { at_ns: end.as_ns(), link: *link, set: off.clone() });
         }
         found.push(Occurrence {
             fault: fault.name.clone(),

@@ -14,7 +14,7 @@ pub struct Change {
 }
 
 /// Each kind is independent of the others, and setting one again replaces it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Set {
     /// While true every packet that arrives at the link, or would leave its serialiser, is lost.
@@ -25,4 +25,51 @@ pub enum Set {
     DelayAdd(u64),
     /// Probability of loss instead of the link's own; `None` restores it.
     Loss(Option<f64>),
+    /// Probability that a bit is inverted instead of the link's own; `None` restores it.
+    Corrupt(Option<f64>),
+    /// What happens to the packets that match, beside all else; `None` ends the rule with this number.
+    Rule { number: u32, rule: Option<Box<Rule>> },
+}
+
+/// An effect on some of a link's packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    pub matches: Match,
+    pub effect: Effect,
+}
+
+/// Which packets: every condition given must hold; none given means all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Match {
+    /// Sending hosts by index in the topology, sorted; empty: any.
+    pub from: Vec<u32>,
+    /// Receiving hosts by index in the topology, sorted; empty: any.
+    pub to: Vec<u32>,
+    /// Port of either end, for TCP and UDP.
+    pub port: Option<u16>,
+    pub protocol: Option<Protocol>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Icmp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Every packet that matches is lost.
+    Outage,
+    /// Probability of loss, beside the link's own.
+    Loss(f64),
+    /// Probability that a bit is inverted, beside the link's own.
+    Corrupt(f64),
+    /// Added to the delay, in nanoseconds; packets of one flow stay in order among themselves.
+    Delay(u64),
+    /// The share of the matching packets, evenly spread (0.5 takes every second), takes longer and may be overtaken.
+    DelaySome { share: f64, by_ns: u64 },
 }

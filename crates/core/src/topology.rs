@@ -10,19 +10,63 @@ use std::time::Duration;
 /// Bytes that Ethernet adds to each IP packet on the wire: preamble and start 8, header 14, check 4, gap 12.
 pub const ETHERNET_FRAMING_BYTES: u32 = 38;
 
+/// Largest IP packet on the auxiliary network, in bytes.
+pub const AUXILIARY_MTU: u32 = 1500;
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
+    /// Sites first, then switches and routers of their own, each in file order: the stages that links join.
     pub sites: Vec<Site>,
     /// In site order; `SITE-NUMBER`.
     pub hosts: Vec<Host>,
-    /// Between sites.
+    /// Between stages.
     pub links: Vec<Link>,
+    /// A second interface of every host, on a network of its own, for control.
+    #[serde(default)]
+    pub auxiliary: Option<Auxiliary>,
 }
 
+/// A stage of paths: a site with its switch, or a switch or router between sites.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     pub name: String,
     pub tcp_profile: TcpProfile,
+    #[serde(default)]
+    pub stage: Stage,
+    /// Bytes that the output queues of all its ports share; `None`: each queue has its own room.
+    #[serde(default)]
+    pub buffer: Option<Bytes>,
+    /// Fixed routes: packets for hosts of the first stage leave by the link, both by index. Others take the fewest links.
+    #[serde(default)]
+    pub routes: Vec<(usize, usize)>,
+}
+
+impl Site {
+    /// A site with nothing but a name and a profile.
+    pub fn new(name: &str, tcp_profile: TcpProfile) -> Site {
+        Site { name: name.to_owned(), tcp_profile, stage: Stage::default(), buffer: None, routes: Vec::new() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Hosts behind a switch.
+    #[default]
+    Site,
+    Switch,
+    /// Takes one from the hop limit of what it forwards. With `replies` it answers what it cannot forward (time exceeded,
+    /// packet too big); without it drops in silence, a black hole for path MTU discovery.
+    Router { replies: bool },
+}
+
+/// The second interface of every host: one switch, no impairments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auxiliary {
+    /// `None`: as fast as the machine.
+    pub rate: Option<BitsPerSecond>,
+    /// From each host to the switch, one way, in nanoseconds.
+    pub delay_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +76,8 @@ pub enum TcpProfile {
     Stock,
     /// Cubic; socket memory up to four times the longest path's bandwidth-delay product.
     Modern,
+    /// As hosts were in 2005 (EXPERIMENTS.md 3.4): Reno without SACK, timestamps, RACK and adaptive reordering.
+    Legacy,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,17 +122,79 @@ pub struct Direction {
     pub delay_ns: u64,
     /// Probability that a packet is lost on the wire.
     pub loss: f64,
+    #[serde(default)]
+    pub impairments: Impairments,
     /// Always resolved: the default is one bandwidth-delay product of the longest path, at least 256 KiB.
     pub queue: Queue,
     pub framing_bytes: u32,
 }
 
-/// A drop-tail queue. A packet that does not fit is dropped; whichever limit is met first counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a wire does to packets beside delay and independent loss; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Impairments {
+    pub jitter: Option<Jitter>,
+    pub burst_loss: Option<BurstLoss>,
+    /// Probability that one bit of a packet is inverted.
+    pub corrupt: f64,
+    pub reorder: Option<Reorder>,
+}
+
+/// Delay added to each packet, drawn anew.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Jitter {
+    /// Largest addition in nanoseconds; draws are uniform from 0.
+    pub by_ns: u64,
+    /// True: a packet may overtake another; false: none does, so one late packet holds back those behind it.
+    pub reorder: bool,
+}
+
+/// Loss in bursts, after Gilbert (1960) and Elliott (1963): a chain of a good and a bad state, one move a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BurstLoss {
+    /// Long-run share of packets that meet the bad state.
+    pub bad: f64,
+    /// Mean length of a stay in the bad state, in packets, at least 1.
+    pub length: f64,
+    /// Probability of loss in the bad state.
+    pub loss: f64,
+}
+
+/// A share of packets, chosen at random, takes longer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reorder {
+    pub share: f64,
+    pub by_ns: u64,
+}
+
+/// A queue. A packet that does not fit is dropped; whichever limit is met first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     /// IP bytes waiting, the packet being sent not counted.
     pub bytes: Option<Bytes>,
     pub packets: Option<u64>,
+    #[serde(default)]
+    pub discipline: Discipline,
+}
+
+impl Queue {
+    /// A drop-tail queue with these limits.
+    pub const fn drop_tail(bytes: Option<Bytes>, packets: Option<u64>) -> Queue {
+        Queue { bytes, packets, discipline: Discipline::DropTail }
+    }
+}
+
+/// What is dropped, and when, before the limit is met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discipline {
+    #[default]
+    DropTail,
+    /// Random early detection (Floyd and Jacobson 1993): from `min_bytes` of mean queue drops with growing probability up to
+    /// `probability` at `max_bytes`, from there everything.
+    Red { min_bytes: u64, max_bytes: u64, probability: f64 },
+    /// Controlled delay (RFC 8289).
+    Codel { target_ns: u64, interval_ns: u64 },
 }
 
 /// Where a directed link runs from or to.
@@ -95,11 +203,16 @@ pub struct Queue {
 pub enum End {
     Host(usize),
     Site(usize),
+    /// The second interface of a host.
+    AuxiliaryHost(usize),
+    /// The one switch of the auxiliary network.
+    AuxiliarySwitch,
 }
 
 /// One direction of an access or inter-site link, in the order every part of weir numbers them:
 /// for each host `host.H.access.forward` (to the switch) and `host.H.access.backward` (to the host), then for each
-/// link `link.L.forward` and `link.L.backward`.
+/// link `link.L.forward` and `link.L.backward`, then, where the lab has an auxiliary network, for each host
+/// `host.H.auxiliary.forward` and `host.H.auxiliary.backward`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectedLink {
     pub name: String,
@@ -108,6 +221,7 @@ pub struct DirectedLink {
     pub rate: Option<BitsPerSecond>,
     pub delay_ns: u64,
     pub loss: f64,
+    pub impairments: Impairments,
     /// `None`: holds packets back and never drops.
     pub queue: Option<Queue>,
     pub framing_bytes: u32,
@@ -117,7 +231,8 @@ pub struct DirectedLink {
 impl Topology {
     /// Number of directed links.
     pub fn directed_count(&self) -> usize {
-        2 * (self.hosts.len() + self.links.len())
+        let auxiliary = if self.auxiliary.is_some() { self.hosts.len() } else { 0 };
+        2 * (self.hosts.len() + self.links.len() + auxiliary)
     }
 
     /// All directed links, numbered as `DirectedLink` says.
@@ -133,6 +248,7 @@ impl Topology {
                 rate: access.rate,
                 delay_ns: access.delay_ns,
                 loss: 0.0,
+                impairments: Impairments::default(),
                 queue,
                 framing_bytes: access.framing_bytes,
                 mtu: access.mtu,
@@ -153,10 +269,31 @@ impl Topology {
                     rate: direction.rate,
                     delay_ns: direction.delay_ns,
                     loss: direction.loss,
+                    impairments: direction.impairments,
                     queue: Some(direction.queue),
                     framing_bytes: direction.framing_bytes,
                     mtu: link.mtu,
                 });
+            }
+        }
+        if let Some(auxiliary) = self.auxiliary {
+            for (index, host) in self.hosts.iter().enumerate() {
+                let one_way = |name: &str, from, to, queue| DirectedLink {
+                    name: format!("host.{}.auxiliary.{name}", host.name),
+                    from,
+                    to,
+                    rate: auxiliary.rate,
+                    delay_ns: auxiliary.delay_ns,
+                    loss: 0.0,
+                    impairments: Impairments::default(),
+                    queue,
+                    framing_bytes: ETHERNET_FRAMING_BYTES,
+                    mtu: AUXILIARY_MTU,
+                };
+                let rtt = Duration::from_nanos(auxiliary.delay_ns.saturating_mul(4));
+                let down = Self::queue_for(auxiliary.rate, rtt);
+                all.push(one_way("forward", End::AuxiliaryHost(index), End::AuxiliarySwitch, None));
+                all.push(one_way("backward", End::AuxiliarySwitch, End::AuxiliaryHost(index), Some(down)));
             }
         }
         all
@@ -173,7 +310,7 @@ impl Topology {
         // A link without a rate never queues; the figure only bounds a burst while the fabric is late.
         let rate = rate.unwrap_or(BitsPerSecond(10_000_000_000));
         let bytes = rate.as_f64() / 8.0 * longest_rtt.as_secs_f64();
-        Queue { bytes: Some(Bytes((bytes as u64).max(256 * 1024))), packets: None }
+        Queue::drop_tail(Some(Bytes((bytes as u64).max(256 * 1024))), None)
     }
 
     /// The largest round trip between any two hosts (propagation only).
@@ -317,6 +454,20 @@ impl Topology {
     pub fn ipv6(host: usize) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0x6569, 0x7200, 0, 0, 0, 0, u16::try_from(host + 1).expect("few hosts"))
     }
+    /// The address of the host's auxiliary interface: 10.128.0.0/10.
+    pub fn auxiliary_ipv4(host: usize) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(Self::ipv4(host)) - u32::from(Ipv4Addr::new(10, 64, 0, 0)) + u32::from(Ipv4Addr::new(10, 128, 0, 0)))
+    }
+    pub fn auxiliary_ipv6(host: usize) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0x6569, 0x7201, 0, 0, 0, 0, u16::try_from(host + 1).expect("few hosts"))
+    }
+    /// The address that a router answers from, by its index in `sites`: 10.127.0.0/16, the last part of the hosts' network.
+    pub fn router_ipv4(stage: usize) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 127, 0, 1)) + u32::try_from(stage).expect("few stages"))
+    }
+    pub fn router_ipv6(stage: usize) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0x6569, 0x7200, 0, 0, 0, 1, u16::try_from(stage + 1).expect("few stages"))
+    }
     /// The host that has this address, if any.
     pub fn host_of_ipv4(&self, address: Ipv4Addr) -> Option<usize> {
         let number = u32::from(address).checked_sub(u32::from(Ipv4Addr::new(10, 64, 0, 1)))? as usize;
@@ -342,10 +493,11 @@ pub mod sample {
             rate: Some(BitsPerSecond(rate)),
             delay_ns: u64::try_from(rtt.as_nanos()).unwrap() / 2,
             loss: 0.0,
-            queue: Queue { bytes: Some(Bytes(2 << 20)), packets: None },
+            impairments: Impairments::default(),
+            queue: Queue::drop_tail(Some(Bytes(2 << 20)), None),
             framing_bytes: ETHERNET_FRAMING_BYTES,
         };
-        let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+        let site = |name: &str| Site::new(name, TcpProfile::Modern);
         let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
         Topology {
             sites: vec![site("left"), site("right")],
@@ -357,6 +509,7 @@ pub mod sample {
                 backward: direction,
                 mtu,
             }],
+            auxiliary: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant as Clock;
 use weir_core::topology::{
-    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Link, Queue, Site, TcpProfile, Topology,
+    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
 };
 use weir_core::{BitsPerSecond, Bytes, Instant};
 use weir_fabric::{Action, Fabric, PacketMeta};
@@ -74,7 +74,8 @@ fn topology(trunk: u64, loss: f64) -> Topology {
         rate: Some(BitsPerSecond(trunk)),
         delay_ns: 8_000_000,
         loss,
-        queue: Queue { bytes: Some(Bytes(16 << 20)), packets: None },
+        impairments: Impairments::default(),
+        queue: Queue::drop_tail(Some(Bytes(16 << 20)), None),
         framing_bytes: ETHERNET_FRAMING_BYTES,
     };
     let access = Access {
@@ -84,7 +85,7 @@ fn topology(trunk: u64, loss: f64) -> Topology {
         queue: None,
         framing_bytes: ETHERNET_FRAMING_BYTES,
     };
-    let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+    let site = |name: &str| Site::new(name, TcpProfile::Modern);
     Topology {
         sites: vec![site("left"), site("right")],
         hosts: (0..2 * HOSTS_A_SITE)
@@ -101,5 +102,6 @@ fn topology(trunk: u64, loss: f64) -> Topology {
             backward: direction,
             mtu: 1500,
         }],
+        auxiliary: None,
     }
 }

@@ -121,7 +121,7 @@ impl Fabric {
         self.calendar.set(link, self.links[link].next_key());
         let Some(packet) = emerged else { return };
         match self.ends[link] {
-            End::Host(host) => {
+            End::Host(host) | End::AuxiliaryHost(host) => {
                 self.out.totals.delivered += u64::from(packet.count);
                 let planned = Instant::from_ns(at_ns);
                 self.out.actions.push_back(Action::Deliver { host, packet, planned });
@@ -130,6 +130,8 @@ impl Fabric {
                 let next = self.routes.next(site, packet.to as usize);
                 self.enter(next.expect("a packet enters only where its whole path exists"), packet, at_ns);
             }
+            // Nothing enters the auxiliary network yet.
+            End::AuxiliarySwitch => {}
         }
     }
 
@@ -149,7 +151,7 @@ impl Fabric {
     pub fn schedule(&mut self, changes: &[Change]) {
         for change in changes {
             if let Some(link) = self.links.get_mut(change.link) {
-                link.expect(change.set);
+                link.expect(&change.set);
             }
         }
         let link_count = self.links.len();

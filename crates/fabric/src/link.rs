@@ -250,15 +250,16 @@ impl Link {
             Set::Rate(rate) => self.wire.set_rate(rate.or(self.own.rate)),
             Set::DelayAdd(ns) => self.delay_add_ns = ns,
             Set::Loss(loss) => self.loss_threshold = threshold(loss.unwrap_or(self.own.loss)),
+            Set::Corrupt(_) | Set::Rule { .. } => {}
         }
     }
 
     /// Makes ready for a change to come: a link that will need single segments splits from now until it is restored.
-    pub(crate) fn expect(&mut self, set: Set) {
-        self.splits |= match set {
+    pub(crate) fn expect(&mut self, set: &Set) {
+        self.splits |= match *set {
             Set::Rate(rate) => rate.is_some_and(|rate| self.rate_splits(rate)),
             Set::Loss(loss) => loss.is_some_and(|loss| threshold(loss) > 0),
-            Set::Outage(_) | Set::DelayAdd(_) => false,
+            Set::Outage(_) | Set::DelayAdd(_) | Set::Corrupt(_) | Set::Rule { .. } => false,
         };
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct DropTail {
 impl DropTail {
     /// `None` never drops.
     pub(crate) fn new(limits: Option<topology::Queue>) -> Self {
-        let limits = limits.unwrap_or(topology::Queue { bytes: None, packets: None });
+        let limits = limits.unwrap_or(topology::Queue::drop_tail(None, None));
         DropTail {
             runs: VecDeque::new(),
             bytes: 0,
@@ -97,14 +97,14 @@ mod tests {
     // Spec: fabric.md#fabric-8
     #[test]
     fn a_run_that_does_not_fit_whole_is_cut_at_the_limit() {
-        let mut bytes = DropTail::new(Some(topology::Queue { bytes: Some(Bytes(6_000)), packets: None }));
+        let mut bytes = DropTail::new(Some(topology::Queue::drop_tail(Some(Bytes(6_000)), None)));
         assert_eq!(bytes.offer(run(3)), None);
         let rest = bytes.offer(run(4)).unwrap();
         assert_eq!((rest.first, rest.count), (1, 3));
         assert_eq!((bytes.bytes(), bytes.packets()), (6_000, 4));
         assert_eq!(bytes.offer(run(1)), Some(run(1)));
 
-        let mut packets = DropTail::new(Some(topology::Queue { bytes: None, packets: Some(2) }));
+        let mut packets = DropTail::new(Some(topology::Queue::drop_tail(None, Some(2))));
         assert_eq!(packets.offer(run(5)).unwrap().count, 3);
         assert_eq!(packets.take(true).unwrap().first, 0);
         assert_eq!(packets.take(false).unwrap().first, 1);

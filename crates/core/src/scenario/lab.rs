@@ -7,7 +7,7 @@ use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
 use super::tree::{Data, Node, Table};
 use crate::param::Value;
-use crate::topology::{Access, Direction, Host, Link, Queue, Site, TcpProfile, Topology};
+use crate::topology::{Access, Direction, Host, Impairments, Link, Queue, Site, TcpProfile, Topology};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +75,7 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
             problems.add(site.place_of("hosts"), format!("a lab has at most {HOSTS_MAX} hosts"));
             return None;
         }
-        topology.sites.push(Site { name: name.clone(), tcp_profile });
+        topology.sites.push(Site::new(&name, tcp_profile));
         for number in 0..hosts {
             let host = format!("{name}-{number}");
             let mut own = access.clone();
@@ -200,7 +200,7 @@ fn read_queue(reader: &Reader<'_>, default: Option<Queue>) -> Option<Queue> {
             None
         });
     }
-    Some(Queue { bytes, packets })
+    Some(Queue::drop_tail(bytes, packets))
 }
 
 /// What a link says before the defaults that need the whole lab.
@@ -355,7 +355,8 @@ fn read_direction(link: &Reader<'_>, key: &str, delay_ns: u64) -> Direction {
         rate: link.rate("rate"),
         delay_ns,
         loss: link.ratio("loss").unwrap_or(0.0),
-        queue: Queue { bytes: None, packets: None },
+        impairments: Impairments::default(),
+        queue: Queue::drop_tail(None, None),
         framing_bytes: link.size("framing").and_then(|size| u32::try_from(size.0).ok()).unwrap_or(0),
     };
     let Some(own) = link.table(key) else { return direction };

@@ -240,7 +240,7 @@ fn only_the_segments_larger_than_the_mtu_are_dropped() {
 fn a_link_splits_only_where_something_needs_single_segments() {
     let splits = |rate: Option<u64>, loss, bytes: Option<u64>, packets, changes: &[Set]| {
         let mut forward = direction(rate, 0);
-        (forward.loss, forward.queue) = (loss, Queue { bytes: bytes.map(Bytes), packets });
+        (forward.loss, forward.queue) = (loss, Queue::drop_tail(bytes.map(Bytes), packets));
         let mut fabric = Fabric::new(&pair(access(None, 0), forward), 0);
         fabric.schedule(
             &changes.iter().map(|set| Change { at_ns: 9, link: WAN, set: *set }).collect::<Vec<_>>(),

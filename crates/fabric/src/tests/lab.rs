@@ -4,7 +4,7 @@ use crate::{Action, Fabric, PacketMeta};
 use proptest::prelude::*;
 use weir_core::schedule::{Change, Set};
 use weir_core::topology::{
-    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Link, Queue, Site, TcpProfile, Topology,
+    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
 };
 use weir_core::{BitsPerSecond, Bytes, Instant};
 
@@ -45,14 +45,15 @@ pub fn direction(rate: Option<u64>, delay_ns: u64) -> Direction {
         rate: rate.map(BitsPerSecond),
         delay_ns,
         loss: 0.0,
-        queue: Queue { bytes: None, packets: None },
+        impairments: Impairments::default(),
+        queue: Queue::drop_tail(None, None),
         framing_bytes: ETHERNET_FRAMING_BYTES,
     }
 }
 
 /// Two sites with one host each: links 0 to 3 are the hosts' own, 4 runs from left to right, 5 back.
 pub fn pair(access: Access, forward: Direction) -> Topology {
-    let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Stock };
+    let site = |name: &str| Site::new(name, TcpProfile::Stock);
     let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
     let link =
         Link { name: "wan".to_owned(), between: [0, 1], backward: forward.clone(), forward, mtu: 9000 };
@@ -60,6 +61,7 @@ pub fn pair(access: Access, forward: Direction) -> Topology {
         sites: vec![site("left"), site("right")],
         hosts: vec![host("left-0", 0), host("right-0", 1)],
         links: vec![link],
+        auxiliary: None,
     }
 }
 pub const WAN: usize = 4;
@@ -75,7 +77,7 @@ fn any_rate() -> impl Strategy<Value = Option<BitsPerSecond>> {
 fn any_queue() -> impl Strategy<Value = Queue> {
     let bytes = prop_oneof![Just(None), (0_u64..2 << 20).prop_map(|bytes| Some(Bytes(bytes)))];
     let packets = prop_oneof![3 => Just(None), 1 => (0_u64..100).prop_map(Some)];
-    (bytes, packets).prop_map(|(bytes, packets)| Queue { bytes, packets })
+    (bytes, packets).prop_map(|(bytes, packets)| Queue::drop_tail(bytes, packets))
 }
 
 fn any_mtu() -> impl Strategy<Value = u32> {
@@ -101,6 +103,7 @@ fn any_direction() -> impl Strategy<Value = Direction> {
             rate,
             delay_ns,
             loss,
+            impairments: Impairments::default(),
             queue,
             framing_bytes,
         },
@@ -117,7 +120,7 @@ pub fn any_tree() -> impl Strategy<Value = Topology> {
     (hosts, links).prop_map(|(hosts, links)| {
         let mut topology = Topology::default();
         for (site, accesses) in hosts.into_iter().enumerate() {
-            topology.sites.push(Site { name: format!("s{site}"), tcp_profile: TcpProfile::Stock });
+            topology.sites.push(Site::new(&format!("s{site}"), TcpProfile::Stock));
             for (number, access) in accesses.into_iter().enumerate() {
                 topology.hosts.push(Host { name: format!("s{site}-{number}"), site, access });
             }

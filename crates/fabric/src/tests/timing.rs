@@ -126,7 +126,7 @@ proptest! {
         gaps_us in proptest::collection::vec((0_u64..8, any::<bool>()), 1..200),
     ) {
         let mut forward = direction(Some(12_000_000_000 / tx_us), 0);
-        forward.queue = Queue { bytes: bytes.map(Bytes), packets };
+        forward.queue = Queue::drop_tail(bytes.map(Bytes), packets);
         let topology = pair(access(None, 0), forward);
         let (mut at_ns, mut traffic, mut expected) = (0, Vec::new(), Vec::new());
         let mut accepted: Vec<(u64, u64, u64)> = Vec::new(); // begins, leaves, bytes

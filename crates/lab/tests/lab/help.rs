@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::fabric_page::{LINK_WORDS, link_start};
 use weir_core::topology::{
-    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Link, Queue, Site, TcpProfile, Topology,
+    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
 };
 use weir_core::{BitsPerSecond, Bytes};
 use weir_lab::{Lab, Options};
@@ -38,10 +38,11 @@ pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
         rate: rate.map(BitsPerSecond),
         delay_ns: rtt.as_nanos() as u64 / 2,
         loss: 0.0,
-        queue: Queue { bytes: Some(Bytes(4 << 20)), packets: None },
+        impairments: Impairments::default(),
+        queue: Queue::drop_tail(Some(Bytes(4 << 20)), None),
         framing_bytes: ETHERNET_FRAMING_BYTES,
     };
-    let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+    let site = |name: &str| Site::new(name, TcpProfile::Modern);
     let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
     Topology {
         sites: vec![site("left"), site("right")],
@@ -53,6 +54,7 @@ pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
             backward: direction,
             mtu,
         }],
+        auxiliary: None,
     }
 }
 

@@ -289,6 +289,7 @@ fn site_box(topology: &Topology, site: usize, x: f64, y: f64) -> Html {
     let profile = match about.tcp_profile {
         TcpProfile::Stock => "stock TCP",
         TcpProfile::Modern => "modern TCP",
+        TcpProfile::Legacy => "legacy TCP",
     };
     let mut lines = vec![match hosts.as_slice() {
         [] => "no hosts".to_owned(),

@@ -76,10 +76,11 @@ pub(crate) fn topology() -> Topology {
         rate: Some(BitsPerSecond(1_000_000_000)),
         delay_ns: 8_000_000,
         loss: 0.0,
-        queue: Queue { bytes: Some(Bytes(2 << 20)), packets: None },
+        impairments: Impairments::default(),
+        queue: Queue::drop_tail(Some(Bytes(2 << 20)), None),
         framing_bytes: ETHERNET_FRAMING_BYTES,
     };
-    let site = |name: &str| Site { name: name.to_owned(), tcp_profile: TcpProfile::Modern };
+    let site = |name: &str| Site::new(name, TcpProfile::Modern);
     let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
     Topology {
         sites: vec![site("left"), site("right")],
@@ -91,6 +92,7 @@ pub(crate) fn topology() -> Topology {
             backward: direction,
             mtu: 1500,
         }],
+        auxiliary: None,
     }
 }
 
@@ -371,7 +373,7 @@ fn sweep(plan: &mut PlanRecord) {
     let access = topology.hosts[0].access.clone();
     for (site, name, hosts) in [(0, "left", 1..13), (2, "archive", 0..2), (3, "cern", 0..250)] {
         if site >= topology.sites.len() {
-            topology.sites.push(Site { name: name.to_owned(), tcp_profile: TcpProfile::Stock });
+            topology.sites.push(Site::new(name, TcpProfile::Stock));
         }
         topology.hosts.extend(hosts.map(|number| Host {
             name: format!("{name}-{number}"),
