@@ -57,7 +57,9 @@ pub enum Stage {
     Switch,
     /// Takes one from the hop limit of what it forwards. With `replies` it answers what it cannot forward (time exceeded,
     /// packet too big); without it drops in silence, a black hole for path MTU discovery.
-    Router { replies: bool },
+    Router {
+        replies: bool,
+    },
 }
 
 /// The second interface of every host: one switch, no impairments.
@@ -456,7 +458,10 @@ impl Topology {
     }
     /// The address of the host's auxiliary interface: 10.128.0.0/10.
     pub fn auxiliary_ipv4(host: usize) -> Ipv4Addr {
-        Ipv4Addr::from(u32::from(Self::ipv4(host)) - u32::from(Ipv4Addr::new(10, 64, 0, 0)) + u32::from(Ipv4Addr::new(10, 128, 0, 0)))
+        Ipv4Addr::from(
+            u32::from(Self::ipv4(host)) - u32::from(Ipv4Addr::new(10, 64, 0, 0))
+                + u32::from(Ipv4Addr::new(10, 128, 0, 0)),
+        )
     }
     pub fn auxiliary_ipv6(host: usize) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0x6569, 0x7201, 0, 0, 0, 0, u16::try_from(host + 1).expect("few hosts"))
@@ -547,7 +552,7 @@ mod tests {
     #[test]
     fn sites_without_a_link_have_no_path_and_three_in_a_row_do() {
         let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
-        topology.sites.push(Site { name: "far".to_owned(), tcp_profile: TcpProfile::Stock });
+        topology.sites.push(Site::new("far", TcpProfile::Stock));
         assert_eq!(topology.site_path(0, 2), None);
         let mut second = topology.links[0].clone();
         second.between = [2, 1];
@@ -559,7 +564,7 @@ mod tests {
     fn the_longest_round_trip_is_that_of_the_farthest_two_hosts() {
         let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
         for (name, between) in [("far", [1, 2]), ("farther", [3, 2]), ("alone", [1, 2])] {
-            topology.sites.push(Site { name: name.to_owned(), tcp_profile: TcpProfile::Stock });
+            topology.sites.push(Site::new(name, TcpProfile::Stock));
             let mut host = topology.hosts[0].clone();
             (host.name, host.site) = (format!("{name}-0"), topology.sites.len() - 1);
             topology.hosts.push(host);

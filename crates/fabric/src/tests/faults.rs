@@ -151,7 +151,7 @@ proptest! {
         let every = |at_ns| -> Vec<Change> {
             let sets = [Set::Outage(true), Set::Rate(Some(BitsPerSecond(1))), Set::DelayAdd(9), Set::Loss(Some(1.0))];
             let links = 0..scene.topology.directed_count();
-            links.flat_map(|link| sets.map(|set| Change { at_ns, link, set })).collect()
+            links.flat_map(|link| sets.clone().map(|set| Change { at_ns, link, set })).collect()
         };
         cleared.schedule(&every(5));
         cleared.schedule(&every(1 << 50));
@@ -243,7 +243,7 @@ fn a_link_splits_only_where_something_needs_single_segments() {
         (forward.loss, forward.queue) = (loss, Queue::drop_tail(bytes.map(Bytes), packets));
         let mut fabric = Fabric::new(&pair(access(None, 0), forward), 0);
         fabric.schedule(
-            &changes.iter().map(|set| Change { at_ns: 9, link: WAN, set: *set }).collect::<Vec<_>>(),
+            &changes.iter().map(|set| Change { at_ns: 9, link: WAN, set: set.clone() }).collect::<Vec<_>>(),
         );
         let splits = fabric.splits(WAN);
         fabric.advance(Instant::from_ns(10));
