@@ -18,6 +18,13 @@ fn three_trials() -> String {
     scenario(link, &step).replace("trials = 1", "trials = 3")
 }
 
+/// Trials of half a second.
+fn short_trials(count: u64) -> String {
+    let link = "rate = \"200Mbit/s\"\nrtt = \"4ms\"";
+    let step = support::stream_step("").replace("2500ms", "500ms").replace("\"1s\"", "\"100ms\"");
+    scenario(link, &step).replace("trials = 1", &format!("trials = {count}"))
+}
+
 struct Run {
     child: Child,
     folder: tempfile::TempDir,
@@ -67,11 +74,11 @@ fn kill(process: u32, signal: &str) {
 }
 
 /// Numbers that differ from run to run of the suite would not be repeatable; these do not.
-fn moments(seed: u64) -> impl Iterator<Item = Duration> {
+fn draws(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed;
     std::iter::repeat_with(move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Duration::from_millis((state >> 33) % 1_800)
+        state >> 33
     })
 }
 
@@ -80,7 +87,7 @@ fn a_killed_coordinator_leaves_no_process_no_namespace_and_a_folder_that_can_be_
     need_lab();
     let _turn = turn();
     let before = namespaces();
-    for moment in moments(3).take(5) {
+    for moment in draws(3).take(12).map(|draw| Duration::from_millis(draw % 1_800)) {
         let mut run = Run::begin(&three_trials());
         run.wait_for("fabric-process", 1);
         std::thread::sleep(moment);
@@ -144,6 +151,39 @@ fn a_killed_fabric_fails_its_trial_and_the_lab_is_built_anew() {
     assert_eq!(status, 0, "{summary:#}");
     assert_eq!(summary["points"][0]["valid_trials"], 2, "{summary:#}");
     assert!(summary["warnings"].to_string().contains("fabric"), "{}", summary["warnings"]);
+}
+
+#[test]
+fn whichever_process_dies_at_whatever_moment_the_run_ends_with_an_account_of_every_trial() {
+    need_lab();
+    let _turn = turn();
+    let before = namespaces();
+    const TRIALS: u64 = 10;
+    const KILLS: u64 = 5;
+    for seed in 0..8 {
+        let mut draws = draws(seed);
+        let mut run = Run::begin(&short_trials(TRIALS));
+        run.wait_for("fabric-process", 1);
+        let mut killed = Vec::new();
+        while killed.len() < KILLS as usize && run.child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(draws.next().unwrap() % 1_500));
+            let children = children_of(run.child.id());
+            let Some(chosen) = children.get(draws.next().unwrap() as usize % children.len().max(1)) else {
+                continue;
+            };
+            killed.push(chosen.1.clone());
+            // It may have ended by itself since it was looked up.
+            let _ = std::process::Command::new("kill").args(["-9", &chosen.0.to_string()]).output();
+        }
+        let (status, summary, folder) = run.finish();
+        let at = format!("seed {seed}, killed {killed:?}: {summary:#}");
+        assert!(status == 0 || status == 3, "status {status}, {at}");
+        let point = &summary["points"][0];
+        assert_eq!(point["trials"], TRIALS, "{at}");
+        assert!(point["valid_trials"].as_u64().unwrap() >= TRIALS - KILLS, "{at}");
+        drop(folder);
+        eventually("its namespaces go", Duration::from_secs(5), || namespaces().is_subset(&before));
+    }
 }
 
 #[test]
