@@ -337,7 +337,8 @@ fn record_step(
 /// The part of a series that belongs to a step; `None` when nothing happened in it.
 fn cut(series: &Series, window: Window) -> Option<Series> {
     let first = series.t_ns.partition_point(|t| *t < window.start_ns);
-    let end = series.t_ns.partition_point(|t| *t <= window.end_ns);
+    // A step that broke off before its start has a window that ends before it begins.
+    let end = series.t_ns.partition_point(|t| *t <= window.end_ns).max(first);
     let value = &series.value[first..end];
     let idle = value.iter().all(|it| it.to_bits() == value[0].to_bits());
     (end > first && !(idle && series.name.starts_with("port."))).then(|| Series {
