@@ -156,8 +156,8 @@ pub struct Jitter {
 pub struct BurstLoss {
     /// Long-run share of packets that meet the bad state.
     pub bad: f64,
-    /// Mean length of a stay in the bad state, in packets, at least 1.
-    pub length: f64,
+    /// Mean length of a stay in the bad state, at least 1.
+    pub length_packets: f64,
     /// Probability of loss in the bad state.
     pub loss: f64,
 }
