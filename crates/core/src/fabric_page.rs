@@ -4,12 +4,12 @@
 //! read and written atomically. Word 0 is a magic number, word 1 the number of directed links, then the fabric's own
 //! words, then one block a directed link in the order of `topology::DirectedLink`.
 
-/// `weirfab2` in ASCII.
-pub const MAGIC: u64 = 0x3262_6166_7269_6577;
+/// `weirfab3` in ASCII.
+pub const MAGIC: u64 = 0x3362_6166_7269_6577;
 pub const HEADER_WORDS: usize = 16;
 /// Lateness histogram: bucket `b` counts deliveries with lateness in `[2^(b/4), 2^((b+1)/4))` ns, b from 0.
 pub const LATENESS_BUCKETS: usize = 160;
-pub const LINK_WORDS: usize = 16;
+pub const LINK_WORDS: usize = 24;
 
 /// Words of the header.
 pub mod header {
@@ -29,6 +29,8 @@ pub mod header {
     pub const CPU_NS: usize = 8;
     /// Turns of the loop.
     pub const TURNS: usize = 9;
+    /// Answers that routers sent: each is one more packet inside for one that was dropped.
+    pub const ANSWERED: usize = 10;
 }
 
 /// Words of a link's block. Counts are cumulative, in segments (packets on the wire) and IP bytes.
@@ -52,6 +54,20 @@ pub mod link {
     pub const QUEUE_BYTES_MAX: usize = 11;
     /// Time the serialiser was busy, ns, in the model's time.
     pub const BUSY_NS: usize = 12;
+    /// Hop limit ended at the router that the link leaves.
+    pub const DROPPED_HOP_LIMIT: usize = 13;
+    /// The buffer shared by the stage's ports was full.
+    pub const DROPPED_BUFFER: usize = 14;
+    /// By RED or CoDel.
+    pub const DROPPED_EARLY: usize = 15;
+    /// Lost on the wire in a burst.
+    pub const DROPPED_BURST_LOSS: usize = 16;
+    /// Lost on the wire to a rule of a fault.
+    pub const DROPPED_RULE: usize = 17;
+    /// Had a bit inverted on the wire.
+    pub const CORRUPTED: usize = 18;
+    /// Arrived after a segment that was sent later.
+    pub const REORDERED: usize = 19;
 }
 
 /// First word of the lateness histogram.

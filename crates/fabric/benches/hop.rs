@@ -2,11 +2,12 @@
 //! from left to right. Prints nanoseconds a segment and hop, and a packet (a run) and hop; the median of nine rounds.
 
 use std::time::Instant as Clock;
+use weir_core::schedule::Protocol;
 use weir_core::topology::{
     Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
 };
 use weir_core::{BitsPerSecond, Bytes, Instant};
-use weir_fabric::{Action, Fabric, PacketMeta};
+use weir_fabric::{Action, Fabric, Network, PacketMeta};
 
 const HOSTS_A_SITE: usize = 17;
 const ROUNDS: usize = 9;
@@ -37,11 +38,16 @@ fn round(trunk: u64, loss: f64, segments: u16, buffers: u32, seed: u64) -> (f64,
     let mut fabric = Fabric::new(&topology(trunk, loss), seed);
     let meta = |to| PacketMeta {
         to,
+        network: Network::Data,
         header_bytes: 52,
         segment_bytes: 1448,
         payload_bytes: 1448 * u32::from(segments),
         segments,
-        flow: 0,
+        hop_limit: 64,
+        protocol: Some(Protocol::Tcp),
+        ports: [40_000, 5_201],
+        ipv6: false,
+        answerable: true,
     };
     let gap_ns = (u64::from(segments) * 1538 * 8_000_000_000).div_ceil(trunk) * 101 / 100;
     let mut drive = |from: u32, to: u32| {

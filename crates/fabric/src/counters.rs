@@ -1,12 +1,13 @@
 //! What each directed link counts.
 
+use crate::action::DropReason;
 use serde::{Deserialize, Serialize};
 use weir_core::fabric_page::{LINK_WORDS, link};
 
 /// Counters of a directed link: the words of `weir_core::fabric_page::link`, in segments and IP bytes.
 ///
-/// `packets_in` = `packets_sent` + `dropped_queue` + `dropped_outage` + `dropped_mtu` + `queue_packets` + what is in the
-/// serialiser. `packets_sent` includes `dropped_loss`, because a lost segment has used the wire.
+/// `packets_in` = `packets_sent` + `queue_packets` + what is in the serialiser + what was dropped, except that `packets_sent`
+/// includes what the wire lost after it was sent: `dropped_loss`, `dropped_burst_loss` and `dropped_rule`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkCounters {
     pub packets_in: u64,
@@ -20,6 +21,18 @@ pub struct LinkCounters {
     pub dropped_loss: u64,
     pub dropped_outage: u64,
     pub dropped_mtu: u64,
+    /// The hop limit ended at the router that the link leaves.
+    pub dropped_hop_limit: u64,
+    /// The buffer shared by the stage's ports was full.
+    pub dropped_buffer: u64,
+    /// By RED or CoDel.
+    pub dropped_early: u64,
+    pub dropped_burst_loss: u64,
+    pub dropped_rule: u64,
+    /// Had a bit inverted on the wire.
+    pub corrupted: u64,
+    /// Arrived after a segment that was sent later (RFC 4737, section 3).
+    pub reordered: u64,
     /// IP bytes waiting now.
     pub queue_bytes: u64,
     pub queue_packets: u64,
@@ -30,6 +43,22 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
+    /// The counter of segments dropped for a reason; `None` for one that links do not count.
+    pub(crate) fn dropped_mut(&mut self, reason: DropReason) -> Option<&mut u64> {
+        Some(match reason {
+            DropReason::Queue => &mut self.dropped_queue,
+            DropReason::Loss => &mut self.dropped_loss,
+            DropReason::Outage => &mut self.dropped_outage,
+            DropReason::Mtu => &mut self.dropped_mtu,
+            DropReason::HopLimit => &mut self.dropped_hop_limit,
+            DropReason::Buffer => &mut self.dropped_buffer,
+            DropReason::Early => &mut self.dropped_early,
+            DropReason::BurstLoss => &mut self.dropped_burst_loss,
+            DropReason::Rule => &mut self.dropped_rule,
+            DropReason::Unroutable => return None,
+        })
+    }
+
     /// The link's block of the shared page.
     pub fn words(&self) -> [u64; LINK_WORDS] {
         let mut words = [0; LINK_WORDS];
@@ -42,6 +71,13 @@ impl LinkCounters {
         words[link::DROPPED_LOSS] = self.dropped_loss;
         words[link::DROPPED_OUTAGE] = self.dropped_outage;
         words[link::DROPPED_MTU] = self.dropped_mtu;
+        words[link::DROPPED_HOP_LIMIT] = self.dropped_hop_limit;
+        words[link::DROPPED_BUFFER] = self.dropped_buffer;
+        words[link::DROPPED_EARLY] = self.dropped_early;
+        words[link::DROPPED_BURST_LOSS] = self.dropped_burst_loss;
+        words[link::DROPPED_RULE] = self.dropped_rule;
+        words[link::CORRUPTED] = self.corrupted;
+        words[link::REORDERED] = self.reordered;
         words[link::QUEUE_BYTES] = self.queue_bytes;
         words[link::QUEUE_PACKETS] = self.queue_packets;
         words[link::QUEUE_BYTES_MAX] = self.queue_bytes_max;
@@ -50,12 +86,15 @@ impl LinkCounters {
     }
 }
 
-/// The fabric's own counts, in segments. `entered` = `delivered` + `dropped` + `unroutable` + what is inside.
+/// The fabric's own counts, in segments. `entered` + `answered` = `delivered` + `dropped` + `unroutable` + what is inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     pub entered: u64,
+    /// Answers that routers sent to segments that they dropped.
+    pub answered: u64,
+    /// Answers among them.
     pub delivered: u64,
-    /// Dropped at a link, all of its reasons.
+    /// Dropped at a link, all of its reasons, answered or not.
     pub dropped: u64,
     /// Refused at once: `DropReason::Unroutable`.
     pub unroutable: u64,
@@ -81,7 +120,16 @@ mod tests {
             queue_packets: 11,
             queue_bytes_max: 12,
             busy_ns: 13,
+            dropped_hop_limit: 14,
+            dropped_buffer: 15,
+            dropped_early: 16,
+            dropped_burst_loss: 17,
+            dropped_rule: 18,
+            corrupted: 19,
+            reordered: 20,
         };
-        assert_eq!(counters.words(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0, 0, 0]);
+        let words = counters.words();
+        assert_eq!(words[..20].to_vec(), (1..=20).collect::<Vec<u64>>());
+        assert_eq!(words[20..], [0; LINK_WORDS - 20]);
     }
 }

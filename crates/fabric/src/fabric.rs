@@ -1,16 +1,17 @@
-//! The links of a lab and the switches between them.
+//! The links of a lab and the switches and routers between them.
 
 use crate::action::{Action, DropReason};
 use crate::calendar::{Calendar, NEVER, is_arrival, key_ns};
 use crate::counters::{LinkCounters, Totals};
 use crate::link::{Link, Out};
-use crate::packet::{Packet, PacketMeta};
+use crate::packet::{Network, Packet, PacketMeta, Refusal};
+use crate::queue::Buffer;
 use crate::route::Routes;
 use crate::slack::slack_ns;
 use crate::timeline::Timeline;
 use weir_core::Instant;
 use weir_core::schedule::Change;
-use weir_core::topology::{End, Topology};
+use weir_core::topology::{End, Stage, Topology};
 
 /// Moves packets over a topology's directed links, numbered as `Topology::directed_links`.
 ///
@@ -25,6 +26,9 @@ pub struct Fabric {
     slack_ns: Vec<u64>,
     /// The site of each host.
     sites: Vec<usize>,
+    stages: Vec<Stage>,
+    /// Of `host.H.auxiliary.forward` for the first host; `None` without an auxiliary network.
+    auxiliary: Option<usize>,
     routes: Routes,
     calendar: Calendar,
     timeline: Timeline,
@@ -37,34 +41,73 @@ impl Fabric {
     pub fn new(topology: &Topology, seed: u64) -> Self {
         let directed = topology.directed_links();
         let routes = Routes::new(topology);
+        let mut out = Out::default();
+        // Of the stage that each link leaves.
+        let buffers: Vec<Option<(usize, u64)>> = topology
+            .sites
+            .iter()
+            .map(|site| {
+                let bytes_max = site.buffer?.0;
+                out.buffers.push(Buffer { bytes: 0, bytes_max });
+                Some((out.buffers.len() - 1, bytes_max))
+            })
+            .collect();
+        let buffer_of = |end: End| match end {
+            End::Site(stage) => buffers[stage],
+            End::Host(_) | End::AuxiliaryHost(_) | End::AuxiliarySwitch => None,
+        };
+        let links = directed.iter().cloned().enumerate();
+        let links = links.map(|(index, own)| {
+            let buffer = buffer_of(own.from);
+            Link::new(index, own, seed, buffer)
+        });
         Fabric {
+            links: links.collect(),
             slack_ns: slack_ns(topology, &directed, &routes),
             ends: directed.iter().map(|link| link.to).collect(),
             sites: topology.hosts.iter().map(|host| host.site).collect(),
             routes,
             calendar: Calendar::new(directed.len()),
             timeline: Timeline::default(),
-            out: Out::default(),
+            stages: topology.sites.iter().map(|site| site.stage).collect(),
+            auxiliary: topology.auxiliary.map(|_| 2 * (topology.hosts.len() + topology.links.len())),
+            out,
             clock_ns: 0,
-            links: directed.into_iter().enumerate().map(|(index, own)| Link::new(index, own, seed)).collect(),
         }
     }
 
-    /// Takes a buffer that `host` sent at `now`, after carrying out everything planned up to then.
+    /// Takes a buffer that `host` sent at `now` by its interface on `meta.network`, after carrying out everything planned up to
+    /// then.
     ///
     /// Panics if there is no such host; a destination that does not exist is `DropReason::Unroutable`.
     pub fn ingress(&mut self, host: usize, buffer: u32, meta: PacketMeta, now: Instant) {
         self.advance(now);
-        let packet = Packet::whole(buffer, &meta);
+        let packet = Packet::whole(buffer, host, &meta);
         self.out.totals.entered += u64::from(packet.count);
-        let link = 2 * host;
-        if meta.to == host || self.routes.next(self.sites[host], meta.to).is_none() {
-            self.out.totals.unroutable += u64::from(packet.count);
-            let at = Instant::from_ns(self.clock_ns);
-            self.out.actions.push_back(Action::Drop { packet, link, reason: DropReason::Unroutable, at });
-            return;
+        let site = self.sites[host];
+        let link = self.own_link(meta.network, host);
+        let reachable = match meta.network {
+            Network::Data => self.routes.next(site, meta.to).is_some(),
+            Network::Auxiliary => meta.to < self.sites.len(),
+        };
+        match link {
+            Some(link) if reachable && meta.to != host => self.enter(link, packet, self.clock_ns),
+            _ => {
+                self.out.totals.unroutable += u64::from(packet.count);
+                let (link, at) = (link.unwrap_or(2 * host), Instant::from_ns(self.clock_ns));
+                let reason = DropReason::Unroutable;
+                self.out.actions.push_back(Action::Drop { packet, link, reason, at });
+            }
         }
-        self.enter(link, packet, self.clock_ns);
+    }
+
+    /// The link by which a host sends on a network; `None` if there is no such network.
+    #[inline]
+    fn own_link(&self, network: Network, host: usize) -> Option<usize> {
+        match network {
+            Network::Data => Some(2 * host),
+            Network::Auxiliary => self.auxiliary.map(|first| first + 2 * host),
+        }
     }
 
     /// When something is to be carried out next; `None` if nothing is planned.
@@ -82,7 +125,8 @@ impl Fabric {
     /// delivery and often just that: what lies between only has to be carried out by then, because the core's time is the
     /// model's. Packets handed in later have deliveries of their own. Of actions not yet polled, the time of the first.
     pub fn deliver_at(&self) -> Option<Instant> {
-        if let Some(Action::Deliver { planned: at, .. } | Action::Drop { at, .. }) = self.out.actions.front()
+        if let Some(Action::Deliver { planned: at, .. } | Action::Drop { at, .. } | Action::Seen { at, .. }) =
+            self.out.actions.front()
         {
             return Some(*at);
         }
@@ -126,12 +170,58 @@ impl Fabric {
                 let planned = Instant::from_ns(at_ns);
                 self.out.actions.push_back(Action::Deliver { host, packet, planned });
             }
-            End::Site(site) => {
-                let next = self.routes.next(site, packet.to as usize);
-                self.enter(next.expect("a packet enters only where its whole path exists"), packet, at_ns);
+            End::Site(stage) => self.forward(stage, packet, at_ns),
+            End::AuxiliarySwitch => {
+                let first = self.auxiliary.expect("its switch is only where it is");
+                self.enter(first + 2 * packet.to() + 1, packet, at_ns);
             }
-            // Nothing enters the auxiliary network yet.
-            End::AuxiliarySwitch => {}
+        }
+    }
+
+    #[inline]
+    fn forward(&mut self, stage: usize, packet: Packet, at_ns: u64) {
+        let next = self.routes.next(stage, packet.to());
+        let next = next.expect("a packet enters only where its whole path exists");
+        match self.stages[stage] {
+            Stage::Site | Stage::Switch => self.enter(next, packet, at_ns),
+            Stage::Router { replies } => self.route(stage, next, replies, packet, at_ns),
+        }
+    }
+
+    fn route(&mut self, stage: usize, next: usize, replies: bool, mut packet: Packet, at_ns: u64) {
+        if !packet.spend_hop() {
+            self.refuse(stage, next, replies, packet, Refusal::TimeExceeded, at_ns);
+            return;
+        }
+        let (kept, too_large) = self.links[next].by_size(packet);
+        if let Some(too_large) = too_large {
+            let mtu = self.links[next].mtu();
+            self.refuse(stage, next, replies, too_large, Refusal::TooBig { mtu }, at_ns);
+        }
+        if let Some(packet) = kept {
+            self.enter(next, packet, at_ns);
+        }
+    }
+
+    /// The router at `stage` does not forward the run by link `next`, and answers each of its segments if it may.
+    #[cold]
+    fn refuse(&mut self, stage: usize, next: usize, replies: bool, packet: Packet, why: Refusal, at_ns: u64) {
+        let reason = match why {
+            Refusal::TimeExceeded => DropReason::HopLimit,
+            Refusal::TooBig { .. } => DropReason::Mtu,
+        };
+        let sender = packet.from().filter(|_| replies);
+        let back = sender.and_then(|sender| self.routes.next(stage, sender as usize));
+        let back = back.filter(|_| packet.answered(stage, why).is_some());
+        self.links[next].refuse(packet, reason, back.is_some(), at_ns, &mut self.out);
+        let Some(back) = back else { return };
+        let mut left = Some(packet);
+        while let Some(run) = left {
+            let (segment, rest) = run.cut(1);
+            left = rest;
+            if let Some(answer) = segment.answered(stage, why) {
+                self.enter(back, answer, at_ns);
+            }
         }
     }
 
@@ -155,7 +245,9 @@ impl Fabric {
             }
         }
         let link_count = self.links.len();
-        self.timeline.extend(changes.iter().filter(|change| change.link < link_count).cloned());
+        changes.iter().filter(|change| change.link < link_count).for_each(|change| {
+            self.timeline.add(change.clone());
+        });
         while let Some(change) = self.timeline.take_due(self.clock_ns) {
             self.links[change.link].set(change.set);
         }
@@ -191,13 +283,18 @@ impl Fabric {
 
     /// Segments inside: waiting, being sent, propagating.
     pub fn queued_segments(&self) -> u64 {
-        let Totals { entered, delivered, dropped, unroutable } = self.out.totals;
-        entered - delivered - dropped - unroutable
+        let Totals { entered, answered, delivered, dropped, unroutable } = self.out.totals;
+        entered + answered - delivered - dropped - unroutable
     }
 
-    /// IP bytes that wait for the host's own link to its switch. A shell that stops reading from the host while they are
-    /// many makes the host's own interface queue hold packets back, as a real one does.
-    pub fn hold_bytes(&self, host: usize) -> u64 {
-        self.links[2 * host].counters.queue_bytes
+    /// IP bytes that wait for the host's own link to its switch on a network. A shell that stops reading from the host while
+    /// they are many makes the host's own interface queue hold packets back, as a real one does. 0 without such a network.
+    pub fn hold_bytes(&self, network: Network, host: usize) -> u64 {
+        self.own_link(network, host).map_or(0, |link| self.links[link].counters.queue_bytes)
+    }
+
+    /// Whether what passes directed link `link` is said as `Action::Seen` from now on. Panics if there is no such link.
+    pub fn capture(&mut self, link: usize, on: bool) {
+        self.links[link].capture(on);
     }
 }

@@ -2,34 +2,31 @@
 
 use crate::action::{Action, DropReason};
 use crate::calendar::{NEVER, arrival_key, departure_key};
+use crate::chance::{self, Chance};
 use crate::counters::{LinkCounters, Totals};
+use crate::flight::Flight;
+use crate::hazards::{Fate, Hazards};
 use crate::packet::Packet;
-use crate::queue::DropTail;
-use crate::wire::Wire;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use crate::queue::{Buffer, Queue, Taken};
+use crate::wire::{Wire, time_ns};
 use std::collections::VecDeque;
-use weir_core::schedule::Set;
-use weir_core::topology::DirectedLink;
-use weir_core::{BitsPerSecond, Instant, seed};
+use weir_core::schedule::{Effect, Set};
+use weir_core::topology::{self, DirectedLink, Discipline, Impairments};
+use weir_core::{BitsPerSecond, Instant};
 
 /// Below this a super-packet of 64 KiB would hold the wire for more than about 0.2 ms.
 const WHOLE_RATE_MIN: BitsPerSecond = BitsPerSecond(2_500_000_000);
 /// A shorter queue, less than four super-packets, would drop them by large parts. The default queue is never shorter.
 const WHOLE_QUEUE_BYTES_MIN: u64 = 4 * 64 * 1024;
+/// IP bytes of a typical packet, for disciplines that count idle time in packets.
+const TYPICAL_IP_BYTES: u64 = 1000;
 
-/// Where links leave what the shell must know.
+/// What links share: where they leave what the shell must know, and the buffers of stages.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     pub(crate) actions: VecDeque<Action>,
     pub(crate) totals: Totals,
-}
-
-/// A packet on its way behind the serialiser.
-#[derive(Clone, Copy, Debug)]
-struct InFlight {
-    arrival_ns: u64,
-    packet: Packet,
+    pub(crate) buffers: Vec<Buffer>,
 }
 
 #[derive(Debug)]
@@ -37,40 +34,53 @@ pub(crate) struct Link {
     index: usize,
     /// As the topology has it; what a change replaces and its end restores.
     own: DirectedLink,
-    generator: Xoshiro256PlusPlus,
-    queue: DropTail,
+    run_seed: u64,
+    queue: Queue,
+    /// The buffer that the queue shares with others of its stage, an index into `Out::buffers`.
+    buffer: Option<usize>,
+    /// Queue and buffer hold less than whole super-packets need.
+    short: bool,
     wire: Wire,
     in_service: Option<Packet>,
     /// When the serialiser took up the packet it serves, and when that leaves.
     service_start_ns: u64,
     departure_ns: u64,
-    in_flight: VecDeque<InFlight>,
-    /// Of the packet sent last; none may overtake it.
+    flight: Flight,
+    /// Of the packet sent last, of those in order; none may overtake it.
     last_arrival_ns: u64,
     delay_add_ns: u64,
-    /// Of 2^53 draws, how many lose a segment.
-    loss_threshold: u64,
+    hazards: Hazards,
+    /// Nothing happens on the wire but the delay: the hazards need not be asked.
+    harmless: bool,
     outage: bool,
     splits: bool,
+    captured: bool,
     pub(crate) counters: LinkCounters,
 }
 
 impl Link {
-    pub(crate) fn new(index: usize, own: DirectedLink, run_seed: u64) -> Self {
+    /// `buffer`: the number of the one its stage's queues share, and its size in bytes.
+    pub(crate) fn new(index: usize, own: DirectedLink, run_seed: u64, buffer: Option<(usize, u64)>) -> Self {
+        let hazards = Hazards::new(&own, run_seed);
         let mut link = Link {
             index,
-            generator: Xoshiro256PlusPlus::seed_from_u64(seed::split(run_seed, &own.name)),
-            queue: DropTail::new(own.queue),
+            run_seed,
+            queue: queue_of(&own, run_seed),
+            buffer: buffer.map(|(number, _)| number),
+            short: own.queue.is_some_and(|queue| is_short(&queue))
+                || buffer.is_some_and(|(_, bytes)| bytes < WHOLE_QUEUE_BYTES_MIN),
             wire: Wire::new(own.rate),
             in_service: None,
             service_start_ns: 0,
             departure_ns: NEVER,
-            in_flight: VecDeque::new(),
+            flight: Flight::new(),
             last_arrival_ns: 0,
             delay_add_ns: 0,
-            loss_threshold: threshold(own.loss),
+            harmless: hazards.are_none(),
+            hazards,
             outage: false,
             splits: false,
+            captured: false,
             counters: LinkCounters::default(),
             own,
         };
@@ -83,20 +93,29 @@ impl Link {
         self.splits
     }
 
+    pub(crate) fn capture(&mut self, on: bool) {
+        self.captured = on;
+    }
+
+    /// Largest IP packet in bytes, no larger than any can be.
+    pub(crate) fn mtu(&self) -> u16 {
+        u16::try_from(self.own.mtu).unwrap_or(u16::MAX)
+    }
+
     /// Key of the link's next event.
     #[inline]
     pub(crate) fn next_key(&self) -> u64 {
-        let arrival = self.in_flight.front().map_or(NEVER, |first| arrival_key(first.arrival_ns));
-        departure_key(self.departure_ns).min(arrival)
+        departure_key(self.departure_ns).min(arrival_key(self.flight.next_ns()))
     }
 
-    /// When a run next reaches the far end, at the earliest: none overtakes another, and changes only add delay.
+    /// When a run next reaches the far end, at the earliest: none overtakes those in order, and changes only add delay.
     #[inline]
     pub(crate) fn arrival_ns_min(&self) -> u64 {
-        match self.in_flight.front() {
-            Some(first) => first.arrival_ns,
-            None => self.departure_ns.saturating_add(self.own.delay_ns),
-        }
+        let in_order_ns = match self.flight.in_order_ns() {
+            NEVER => self.departure_ns.saturating_add(self.own.delay_ns),
+            first => first,
+        };
+        in_order_ns.min(self.flight.late_ns())
     }
 
     /// A run arrives at the link's queue.
@@ -107,35 +126,59 @@ impl Link {
             self.drop(packet, DropReason::Outage, now_ns, out);
             return;
         }
-        let Some(packet) = self.admit_by_size(packet, now_ns, out) else { return };
-        let Some(waiting) = self.serve_at_once(now_ns, packet, out) else { return };
-        let rejected = self.queue.offer(waiting);
-        self.count_queue();
-        if let Some(rejected) = rejected {
-            self.drop(rejected, DropReason::Queue, now_ns, out);
+        let (kept, too_large) = self.by_size(packet);
+        if let Some(too_large) = too_large {
+            self.drop(too_large, DropReason::Mtu, now_ns, out);
+        }
+        let Some(packet) = kept else { return };
+        if self.queue.asks_each() {
+            self.enter_each(now_ns, packet, out);
+        } else {
+            self.enter(now_ns, packet, out);
         }
     }
 
-    /// Drops the segments that are larger than the MTU and returns the others.
     #[inline]
-    fn admit_by_size(&mut self, packet: Packet, now_ns: u64, out: &mut Out) -> Option<Packet> {
-        let too_large = |bytes: u32| bytes > self.own.mtu;
+    fn enter(&mut self, now_ns: u64, packet: Packet, out: &mut Out) {
+        let Some(waiting) = self.serve_at_once(now_ns, packet, out) else { return };
+        let buffer = self.buffer.map(|number| &out.buffers[number]);
+        let rejected = self.queue.offer(waiting, now_ns, buffer);
+        self.count_queue(out);
+        if let Some((rejected, reason)) = rejected {
+            self.drop(rejected, reason, now_ns, out);
+        }
+    }
+
+    /// The queue decides on each segment before it enters.
+    #[cold]
+    fn enter_each(&mut self, now_ns: u64, packet: Packet, out: &mut Out) {
+        let mut left = Some(packet);
+        while let Some(packet) = left {
+            let (segment, rest) = packet.cut(1);
+            left = rest;
+            if self.queue.drops_early(now_ns) {
+                self.drop(segment, DropReason::Early, now_ns, out);
+            } else {
+                self.enter(now_ns, segment, out);
+            }
+        }
+    }
+
+    /// Divides a run into what the MTU lets pass and what is too large.
+    #[inline]
+    pub(crate) fn by_size(&self, packet: Packet) -> (Option<Packet>, Option<Packet>) {
+        let too_large = |bytes: u16| u32::from(bytes) > self.own.mtu;
         let (body, last) =
-            (packet.count > 1 && too_large(packet.segment_ip_bytes), too_large(packet.last_ip_bytes));
+            (packet.count > 1 && too_large(packet.segment_ip_bytes()), too_large(packet.last_ip_bytes()));
         if !body && !last {
-            return Some(packet);
+            return (Some(packet), None);
         }
         if packet.count == 1 || body == last {
-            self.drop(packet, DropReason::Mtu, now_ns, out);
-            return None;
+            return (None, Some(packet));
         }
         // Only the body or only the last segment is too large.
         let (head, rest) = packet.cut(packet.count - 1);
-        let (dropped, kept) = if body { (Some(head), rest) } else { (rest, Some(head)) };
-        if let Some(dropped) = dropped {
-            self.drop(dropped, DropReason::Mtu, now_ns, out);
-        }
-        kept
+        if body { (rest, Some(head)) } else { (Some(head), rest) }
     }
 
     /// Hands an idle serialiser as much of the run as it takes; returns what has to wait.
@@ -148,6 +191,9 @@ impl Link {
         while let Some(packet) = left {
             let (unit, rest) = packet.cut(if self.splits { 1 } else { packet.count });
             left = rest;
+            if self.captured {
+                self.see(unit, None, now_ns, out);
+            }
             if self.wire.has_rate() {
                 self.departure_ns = self.wire.serve_idle(now_ns, unit.wire_bytes(self.own.framing_bytes));
                 self.service_start_ns = now_ns;
@@ -165,7 +211,10 @@ impl Link {
         self.counters.busy_ns += now_ns - self.service_start_ns;
         self.departure_ns = NEVER;
         self.leave(packet, now_ns, out);
-        while let Some(unit) = self.queue.take(self.splits) {
+        while let Some(unit) = self.take_waiting(now_ns, out) {
+            if self.captured {
+                self.see(unit, None, now_ns, out);
+            }
             if self.wire.has_rate() {
                 self.departure_ns = self.wire.serve_next(unit.wire_bytes(self.own.framing_bytes));
                 self.service_start_ns = now_ns;
@@ -174,7 +223,18 @@ impl Link {
             }
             self.leave(unit, now_ns, out);
         }
-        self.count_queue();
+        self.count_queue(out);
+    }
+
+    /// The next of the queue; what the queue drops instead is dropped.
+    #[inline]
+    fn take_waiting(&mut self, now_ns: u64, out: &mut Out) -> Option<Packet> {
+        loop {
+            match self.queue.take(self.splits, now_ns)? {
+                Taken::Send(packet) => return Some(packet),
+                Taken::Drop(packet) => self.drop(packet, DropReason::Early, now_ns, out),
+            }
+        }
     }
 
     /// A run leaves the serialiser.
@@ -184,63 +244,107 @@ impl Link {
             self.drop(packet, DropReason::Outage, now_ns, out);
             return;
         }
-        self.counters.packets_sent += u64::from(packet.count);
-        self.counters.bytes_sent += packet.ip_bytes();
-        self.counters.wire_bytes_sent += packet.wire_bytes(self.own.framing_bytes);
-        if self.loss_threshold == 0 {
-            self.propagate(packet, now_ns);
+        if !self.harmless {
+            self.leave_into_hazards(packet, now_ns, out);
             return;
         }
-        // A link that may lose splits, but a run may have been in service when the loss was scheduled.
+        self.count_sent(&packet);
+        let arrival_ns = now_ns.saturating_add(self.own.delay_ns).saturating_add(self.delay_add_ns);
+        self.last_arrival_ns = arrival_ns.max(self.last_arrival_ns);
+        self.flight.send(self.last_arrival_ns, packet);
+    }
+
+    fn leave_into_hazards(&mut self, packet: Packet, now_ns: u64, out: &mut Out) {
+        self.count_sent(&packet);
+        let delay_ns = self.own.delay_ns.saturating_add(self.delay_add_ns);
         let mut left = Some(packet);
         while let Some(packet) = left {
-            let (segment, rest) = packet.cut(1);
+            // A link that needs single segments splits, but a run may have been in service when that need came up.
+            let (mut unit, rest) = packet.cut(if self.splits { 1 } else { packet.count });
             left = rest;
-            if self.generator.next_u64() >> 11 < self.loss_threshold {
-                self.drop(segment, DropReason::Loss, now_ns, out);
-            } else {
-                self.propagate(segment, now_ns);
+            let whole = unit.inverted_bit();
+            match self.hazards.decide(&mut unit, now_ns, delay_ns, &mut self.last_arrival_ns) {
+                Fate::Lost(reason) => self.drop(unit, reason, now_ns, out),
+                Fate::Arrives(at_ns) => self.flight.send(at_ns, unit),
+                Fate::ArrivesLate(at_ns) => self.flight.send_late(at_ns, unit),
             }
+            self.counters.corrupted += u64::from(unit.inverted_bit() != whole);
         }
+        // What rules that have ended still hold back may have been the last of it.
+        self.harmless = self.hazards.are_none();
     }
 
     #[inline]
-    fn propagate(&mut self, packet: Packet, now_ns: u64) {
-        let arrival_ns = now_ns.saturating_add(self.own.delay_ns).saturating_add(self.delay_add_ns);
-        self.last_arrival_ns = arrival_ns.max(self.last_arrival_ns);
-        self.in_flight.push_back(InFlight { arrival_ns: self.last_arrival_ns, packet });
+    fn count_sent(&mut self, packet: &Packet) {
+        self.counters.packets_sent += u64::from(packet.count);
+        self.counters.bytes_sent += packet.ip_bytes();
+        self.counters.wire_bytes_sent += packet.wire_bytes(self.own.framing_bytes);
     }
 
     /// The run that has reached the link's far end.
     #[inline]
     pub(crate) fn emerge(&mut self) -> Option<Packet> {
-        self.in_flight.pop_front().map(|first| first.packet)
+        let (packet, overtaken) = self.flight.take()?;
+        if overtaken {
+            self.counters.reordered += u64::from(packet.count);
+        }
+        Some(packet)
     }
 
     #[inline]
-    fn count_queue(&mut self) {
+    fn count_queue(&mut self, out: &mut Out) {
+        let before = self.counters.queue_bytes;
         self.counters.queue_bytes = self.queue.bytes();
         self.counters.queue_packets = self.queue.packets();
         self.counters.queue_bytes_max = self.counters.queue_bytes_max.max(self.counters.queue_bytes);
+        if let Some(number) = self.buffer {
+            let buffer = &mut out.buffers[number];
+            buffer.bytes = buffer.bytes + self.counters.queue_bytes - before;
+        }
+    }
+
+    /// The router that the link leaves does not forward the run. With `answered` it lives on as answers.
+    #[cold]
+    pub(crate) fn refuse(
+        &mut self,
+        packet: Packet,
+        reason: DropReason,
+        answered: bool,
+        now_ns: u64,
+        out: &mut Out,
+    ) {
+        self.counters.packets_in += u64::from(packet.count);
+        self.counters.bytes_in += packet.ip_bytes();
+        if answered {
+            self.count_dropped(packet, reason, now_ns, out);
+            out.totals.answered += u64::from(packet.count);
+        } else {
+            self.drop(packet, reason, now_ns, out);
+        }
     }
 
     #[cold]
     fn drop(&mut self, packet: Packet, reason: DropReason, now_ns: u64, out: &mut Out) {
+        self.count_dropped(packet, reason, now_ns, out);
+        let at = Instant::from_ns(now_ns);
+        out.actions.push_back(Action::Drop { packet, link: self.index, reason, at });
+    }
+
+    fn count_dropped(&mut self, packet: Packet, reason: DropReason, now_ns: u64, out: &mut Out) {
         let count = u64::from(packet.count);
-        match reason {
-            DropReason::Queue => self.counters.dropped_queue += count,
-            DropReason::Loss => self.counters.dropped_loss += count,
-            DropReason::Outage => self.counters.dropped_outage += count,
-            DropReason::Mtu => self.counters.dropped_mtu += count,
-            DropReason::Unroutable => {}
+        if let Some(counter) = self.counters.dropped_mut(reason) {
+            *counter += count;
         }
         out.totals.dropped += count;
-        out.actions.push_back(Action::Drop {
-            packet,
-            link: self.index,
-            reason,
-            at: Instant::from_ns(now_ns),
-        });
+        if self.captured {
+            self.see(packet, Some(reason), now_ns, out);
+        }
+    }
+
+    #[cold]
+    fn see(&self, packet: Packet, dropped: Option<DropReason>, now_ns: u64, out: &mut Out) {
+        let at = Instant::from_ns(now_ns);
+        out.actions.push_back(Action::Seen { packet, link: self.index, at, dropped });
     }
 
     /// Carries out a change.
@@ -249,17 +353,30 @@ impl Link {
             Set::Outage(on) => self.outage = on,
             Set::Rate(rate) => self.wire.set_rate(rate.or(self.own.rate)),
             Set::DelayAdd(ns) => self.delay_add_ns = ns,
-            Set::Loss(loss) => self.loss_threshold = threshold(loss.unwrap_or(self.own.loss)),
-            Set::Corrupt(_) | Set::Rule { .. } => {}
+            Set::Loss(loss) => self.hazards.set_loss(loss.unwrap_or(self.own.loss)),
+            Set::Corrupt(ratio) => {
+                self.hazards.set_corrupt(ratio.unwrap_or(self.own.impairments.corrupt));
+            }
+            Set::Rule { number, rule } => {
+                self.hazards.rules.set(number, rule, self.run_seed, &self.own.name);
+            }
         }
+        self.harmless = self.hazards.are_none();
     }
 
     /// Makes ready for a change to come: a link that will need single segments splits from now until it is restored.
     pub(crate) fn expect(&mut self, set: &Set) {
-        self.splits |= match *set {
+        let some = |ratio: f64| !Chance::of(ratio).is_none();
+        self.splits |= match set {
             Set::Rate(rate) => rate.is_some_and(|rate| self.rate_splits(rate)),
-            Set::Loss(loss) => loss.is_some_and(|loss| threshold(loss) > 0),
-            Set::Outage(_) | Set::DelayAdd(_) | Set::Corrupt(_) | Set::Rule { .. } => false,
+            Set::Loss(ratio) | Set::Corrupt(ratio) => ratio.is_some_and(some),
+            Set::Rule { rule, .. } => rule.as_ref().is_some_and(|rule| match rule.effect {
+                Effect::Loss(ratio) | Effect::Corrupt(ratio) => some(ratio),
+                Effect::DelaySome { .. } => true,
+                // Segments of a run match alike.
+                Effect::Outage | Effect::Delay(_) => false,
+            }),
+            Set::Outage(_) | Set::DelayAdd(_) => false,
         };
     }
 
@@ -269,23 +386,32 @@ impl Link {
         self.set(Set::Rate(None));
         self.set(Set::DelayAdd(0));
         self.set(Set::Loss(None));
+        self.set(Set::Corrupt(None));
+        self.hazards.rules.clear();
+        self.harmless = self.hazards.are_none();
         self.splits = self.splits_of_its_own();
     }
 
     fn splits_of_its_own(&self) -> bool {
-        threshold(self.own.loss) > 0 || self.own.rate.is_some_and(|rate| self.rate_splits(rate))
+        !Chance::of(self.own.loss).is_none()
+            || self.own.impairments != Impairments::default()
+            || self.own.rate.is_some_and(|rate| self.rate_splits(rate))
     }
 
     /// Without a rate nothing ever waits, so a short queue alone is no reason to split.
     fn rate_splits(&self, rate: BitsPerSecond) -> bool {
-        rate < WHOLE_RATE_MIN
-            || self.own.queue.is_some_and(|queue| {
-                queue.packets.is_some() || queue.bytes.is_some_and(|bytes| bytes.0 < WHOLE_QUEUE_BYTES_MIN)
-            })
+        rate < WHOLE_RATE_MIN || self.short
     }
 }
 
-/// A probability as a share of 2^53 draws. What is not a probability loses nothing (below 0, NaN) or everything (above 1).
-fn threshold(loss: f64) -> u64 {
-    (loss * (1_u64 << 53) as f64).ceil() as u64
+fn is_short(queue: &topology::Queue) -> bool {
+    queue.packets.is_some()
+        || queue.bytes.is_some_and(|bytes| bytes.0 < WHOLE_QUEUE_BYTES_MIN)
+        || queue.discipline != Discipline::DropTail
+}
+
+fn queue_of(own: &DirectedLink, run_seed: u64) -> Queue {
+    let typical_bytes = TYPICAL_IP_BYTES + u64::from(own.framing_bytes);
+    let packet_ns = own.rate.map_or(0, |rate| time_ns(typical_bytes, rate));
+    Queue::new(own.queue, packet_ns, own.mtu, chance::generator(run_seed, &format!("{}.red", own.name)))
 }

@@ -1,10 +1,11 @@
 //! How much later than an event on a link the delivery can be that follows from it: by what still lies ahead at least.
 
 use crate::route::Routes;
-use weir_core::topology::{DirectedLink, End, Topology};
+use weir_core::topology::{DirectedLink, End, Stage, Topology};
 
-/// Per directed link the least sum of propagation delays from its far end to any host that a packet on it may be for.
-/// `u64::MAX` where none can be. Topologies do not change and changes only ever add delay, so this holds for good.
+/// Per directed link the least sum of propagation delays from its far end to any host that a packet on it may be for, or that a
+/// router further on may answer. `u64::MAX` where none can be. Topologies do not change and changes only ever add delay, so this
+/// holds for good.
 pub(crate) fn slack_ns(topology: &Topology, directed: &[DirectedLink], routes: &Routes) -> Vec<u64> {
     let last_link = LastLink::of_sites(topology);
     let sites = topology.sites.len();
@@ -17,21 +18,68 @@ pub(crate) fn slack_ns(topology: &Topology, directed: &[DirectedLink], routes: &
             None => vec![None; sites],
         })
         .collect();
+    // From each stage to the nearest host, whichever it is.
+    let nearest: Vec<Option<u64>> = (0..sites)
+        .map(|from| {
+            let ways = (0..sites)
+                .filter_map(|to| Some(between[to][from]?.saturating_add(last_link[to].least_ns(None)?)));
+            ways.min()
+        })
+        .collect();
+    let answers: Vec<Vec<Option<u64>>> =
+        a_host.iter().map(|host| answers_on_the_way(*host, topology, directed, routes, &nearest)).collect();
     let hosts = topology.hosts.len();
     let of_link = |index: usize, link: &DirectedLink| {
-        let End::Site(far) = link.to else { return 0 };
+        let far = match link.to {
+            End::Site(far) => far,
+            End::AuxiliarySwitch => return topology.auxiliary.map_or(0, |network| network.delay_ns),
+            End::Host(_) | End::AuxiliaryHost(_) => return 0,
+        };
         let least = (0..sites).filter_map(|to| {
             let sender = match index < 2 * hosts {
                 true => Some(index / 2),
-                // Only what is routed over this link is ever on it.
+                // Only what is routed over this link, or an answer to it, is ever on it.
                 false if routes.next(near(topology, index), a_host[to]?) != Some(index) => return None,
                 false => None,
             };
-            Some(between[to][far]?.saturating_add(last_link[to].least_ns(sender)?))
+            let delivered = between[to][far]
+                .zip(last_link[to].least_ns(sender))
+                .map(|(sum, last)| sum.saturating_add(last));
+            [delivered, answers[to][far]].into_iter().flatten().min()
         });
         least.min().unwrap_or(u64::MAX)
     };
     directed.iter().enumerate().map(|(index, link)| of_link(index, link)).collect()
+}
+
+/// Per stage the least sum of delays over a router on the way to `host` that answers, and from there to the host nearest to it.
+fn answers_on_the_way(
+    host: Option<usize>,
+    topology: &Topology,
+    directed: &[DirectedLink],
+    routes: &Routes,
+    nearest: &[Option<u64>],
+) -> Vec<Option<u64>> {
+    let stages = topology.sites.len();
+    let answers = |stage: usize| matches!(topology.sites[stage].stage, Stage::Router { replies: true });
+    let from = |start: usize| {
+        let (mut least, mut sum, mut at) = (None::<u64>, 0_u64, start);
+        // A way in circles comes back to where it was after so many steps at most.
+        for _ in 0..=stages {
+            if answers(at)
+                && let Some(back) = nearest[at]
+            {
+                let answer = sum.saturating_add(back);
+                least = Some(least.map_or(answer, |least| least.min(answer)));
+            }
+            let Some(link) = host.and_then(|host| routes.next(at, host)) else { break };
+            let End::Site(next) = directed[link].to else { break };
+            sum = sum.saturating_add(directed[link].delay_ns);
+            at = next;
+        }
+        least
+    };
+    if (0..stages).any(answers) { (0..stages).map(from).collect() } else { vec![None; stages] }
 }
 
 /// Per site the sum of delays from its switch to that of site `to`, where `host` is.
@@ -47,7 +95,8 @@ fn sums_to(
     let mut way = Vec::new();
     for from in 0..sites {
         let mut at = from;
-        while sums[at].is_none() {
+        // Fixed routes may lead in circles; what does has no sum.
+        while sums[at].is_none() && way.len() <= sites {
             let Some(link) = routes.next(at, host) else { break };
             let End::Site(next) = directed[link].to else { break };
             way.push((at, directed[link].delay_ns));

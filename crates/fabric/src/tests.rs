@@ -2,6 +2,8 @@
 
 mod faults;
 mod horizon;
-mod lab;
+pub(crate) mod lab;
 mod order;
+mod routers;
 mod timing;
+mod wires;

@@ -91,6 +91,11 @@ fn bits(rate: Option<BitsPerSecond>) -> Option<u64> {
     rate.map(|rate| rate.0.max(1))
 }
 
+/// Nanoseconds that `bytes` take at a rate, rounded down.
+pub(crate) fn time_ns(bytes: u64, rate: BitsPerSecond) -> u64 {
+    time_of(bytes, rate.0.max(1)).ns
+}
+
 fn time_of(bytes: u64, rate: u64) -> Duration {
     let scaled = u128::from(bytes) * 8_000_000_000;
     let (ns, part) = match u64::try_from(scaled) {

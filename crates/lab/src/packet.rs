@@ -2,8 +2,10 @@
 
 use crate::vnet::{GSO_ECN, GSO_NONE, GSO_TCP4, GSO_UDP_L4, NEEDS_CHECKSUM, VNET_HEADER_BYTES, VnetHeader};
 use std::net::Ipv4Addr;
-use weir_fabric::PacketMeta;
+use weir_core::schedule::Protocol;
+use weir_fabric::{Network, PacketMeta};
 
+const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// Offset of the checksum in a TCP header.
@@ -33,7 +35,9 @@ pub struct Packet {
     /// Payload of each segment but the last.
     pub segment_bytes: u16,
     pub segments: u16,
-    pub flow: u32,
+    pub hop_limit: u8,
+    /// Source and destination of TCP and UDP; 0 in fragments.
+    pub ports: [u16; 2],
 }
 
 fn word(bytes: &[u8], at: usize) -> u16 {
@@ -69,14 +73,13 @@ impl Packet {
             total_bytes: ip.len() as u32,
             segment_bytes: (ip.len() - ip_header_bytes) as u16,
             segments: 1,
-            flow: 0,
+            hop_limit: ip[8],
+            ports: [0; 2],
         };
         let transport = &ip[ip_header_bytes..];
-        let ports = match packet.protocol {
-            TCP | UDP if !fragment && transport.len() >= 4 => double_word(transport, 0),
-            _ => 0,
-        };
-        packet.flow = flow_hash(packet.from, packet.to, packet.protocol, ports);
+        if matches!(packet.protocol, TCP | UDP) && !fragment && transport.len() >= 4 {
+            packet.ports = [word(transport, 0), word(transport, 2)];
+        }
         match vnet.gso_type & !GSO_ECN {
             GSO_NONE => Ok(packet),
             GSO_TCP4 if packet.protocol == TCP && !fragment => packet.cut_as_tcp(transport),
@@ -128,19 +131,21 @@ impl Packet {
     pub fn meta(&self, to: usize) -> PacketMeta {
         PacketMeta {
             to,
+            network: Network::Data,
             header_bytes: self.header_bytes,
             segment_bytes: self.segment_bytes,
             payload_bytes: self.payload_bytes(),
             segments: self.segments,
-            flow: self.flow,
+            hop_limit: self.hop_limit,
+            protocol: match self.protocol {
+                TCP => Some(Protocol::Tcp),
+                UDP => Some(Protocol::Udp),
+                ICMP => Some(Protocol::Icmp),
+                _ => None,
+            },
+            ports: self.ports,
+            ipv6: false,
+            answerable: false,
         }
     }
-}
-
-/// Mixes the five numbers of a flow (the finaliser of MurmurHash3, Appleby).
-fn flow_hash(from: u32, to: u32, protocol: u8, ports: u32) -> u32 {
-    let mut mixed = from ^ to.rotate_left(16) ^ ports.wrapping_mul(0x9e37_79b1) ^ u32::from(protocol);
-    mixed = (mixed ^ (mixed >> 16)).wrapping_mul(0x85eb_ca6b);
-    mixed = (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35);
-    mixed ^ (mixed >> 16)
 }

@@ -3,7 +3,7 @@
 use std::io;
 use weir_core::Instant;
 use weir_core::topology::{Access, Topology};
-use weir_fabric::Fabric;
+use weir_fabric::{Fabric, Network};
 use weir_sys::epoll::Epoll;
 use weir_sys::tun::Tun;
 
@@ -27,7 +27,7 @@ impl Port {
     }
 
     pub fn may_read(&self, host: usize, fabric: &Fabric) -> bool {
-        self.hold_bytes_max.is_none_or(|max| fabric.hold_bytes(host) <= max)
+        self.hold_bytes_max.is_none_or(|max| fabric.hold_bytes(Network::Data, host) <= max)
     }
 
     pub fn is_watched(&self) -> bool {

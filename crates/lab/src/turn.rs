@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use weir_core::Instant;
 use weir_core::fabric_page::{HEADER_WORDS, LATENESS_BUCKETS, header, lateness_bucket, link_start};
 use weir_core::topology::Topology;
-use weir_fabric::{Action, Fabric};
+use weir_fabric::{Action, Fabric, Network};
 use weir_sys::clock::{monotonic, thread_cpu_time};
 use weir_sys::shared_memory::Page;
 
@@ -89,7 +89,7 @@ impl Shell {
         };
         // A packet that found the host's link busy would have waited there anyway. One that found it idle has waited, unread,
         // at most since the device was last seen empty, or since we woke: what is later is ours to answer for.
-        let unread_ns = match self.fabric.hold_bytes(host) {
+        let unread_ns = match self.fabric.hold_bytes(Network::Data, host) {
             0 => now.as_ns().saturating_sub(self.ports[host].seen_empty.max(woken).as_ns()),
             _ => 0,
         };
@@ -110,6 +110,7 @@ impl Shell {
                     self.arrivals.push((index, planned));
                 }
                 Action::Drop { packet, .. } => self.buffers.release(packet.buffer, packet.count),
+                Action::Seen { .. } => {}
             }
         }
         for index in 0..self.deliveries.len() {
@@ -154,6 +155,7 @@ impl Shell {
         page.set(header::PACKETS_IN, totals.entered);
         page.set(header::PACKETS_OUT, totals.delivered.saturating_sub(self.write_failed));
         page.set(header::PACKETS_DROPPED, totals.dropped);
+        page.set(header::ANSWERED, totals.answered);
         page.set(header::WRITE_FAILED, self.write_failed);
         page.set(header::UNROUTABLE, totals.unroutable + self.refused);
         page.set(header::CPU_NS, u64::try_from(thread_cpu_time().as_nanos()).unwrap_or(u64::MAX));

@@ -13,7 +13,19 @@ const KEPT: &[(usize, &str, &str, bool)] = &[
     (link::DROPPED_LOSS, "port.dropped_loss_packets", "packets", true),
     (link::DROPPED_OUTAGE, "port.dropped_outage_packets", "packets", true),
     (link::PACKETS_SENT, "port.sent_packets", "packets", true),
+    (link::DROPPED_MTU, "port.dropped_mtu_packets", "packets", true),
+    (link::DROPPED_HOP_LIMIT, "port.dropped_hop_limit_packets", "packets", true),
+    (link::DROPPED_BUFFER, "port.dropped_buffer_packets", "packets", true),
+    (link::DROPPED_EARLY, "port.dropped_early_packets", "packets", true),
+    (link::DROPPED_BURST_LOSS, "port.dropped_burst_loss_packets", "packets", true),
+    (link::DROPPED_RULE, "port.dropped_rule_packets", "packets", true),
+    (link::CORRUPTED, "port.corrupted_packets", "packets", true),
+    (link::REORDERED, "port.reordered_packets", "packets", true),
 ];
+
+/// So many of them are kept whatever they say; of the others only those that are ever more than 0, because most links have
+/// none of them and most of the memory would hold zeros.
+const ALWAYS_KEPT: usize = 6;
 
 /// Reads one word of the page.
 pub type ReadWord = Box<dyn Fn(usize) -> u64 + Send>;
@@ -39,8 +51,15 @@ impl Sampler for PortSampler {
         self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
         for (index, words) in self.values.iter_mut().enumerate() {
             let start = fabric_page::link_start(index);
-            for ((word, ..), values) in KEPT.iter().zip(words) {
-                values.push((self.read)(start + word) as f64);
+            for (place, ((word, ..), values)) in KEPT.iter().zip(words).enumerate() {
+                let value = (self.read)(start + word);
+                if place >= ALWAYS_KEPT && values.is_empty() {
+                    if value == 0 {
+                        continue;
+                    }
+                    values.resize(self.t_ns.len() - 1, 0.0);
+                }
+                values.push(value as f64);
             }
         }
     }
@@ -49,7 +68,10 @@ impl Sampler for PortSampler {
         let t_ns = std::mem::take(&mut self.t_ns);
         let mut all = Vec::with_capacity(self.names.len() * KEPT.len());
         for (name, words) in self.names.iter().zip(&mut self.values) {
-            for ((_, series, unit, cumulative), values) in KEPT.iter().zip(words) {
+            for (place, ((_, series, unit, cumulative), values)) in KEPT.iter().zip(words).enumerate() {
+                if place >= ALWAYS_KEPT && values.is_empty() {
+                    continue;
+                }
                 all.push(Series {
                     entity: name.clone(),
                     name: (*series).to_owned(),
@@ -79,5 +101,25 @@ mod tests {
         assert_eq!(of_b.t_ns, [5]);
         sampler.sample(Instant::from_ns(6));
         assert_eq!(sampler.take()[0].t_ns, [6], "what was taken does not come again");
+    }
+
+    #[test]
+    fn a_rare_count_has_a_series_from_the_first_sample_on_once_it_moves_and_none_before() {
+        let moved = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let seen = moved.clone();
+        let read: ReadWord = Box::new(move |word| {
+            let rare = word == fabric_page::link_start(1) + link::REORDERED;
+            if rare { seen.load(std::sync::atomic::Ordering::Relaxed) } else { 0 }
+        });
+        let mut sampler = PortSampler::new(read, vec!["a".to_owned(), "b".to_owned()]);
+        for (t_ns, value) in [(1, 0), (2, 0), (3, 7), (4, 7)] {
+            moved.store(value, std::sync::atomic::Ordering::Relaxed);
+            sampler.sample(Instant::from_ns(t_ns));
+        }
+        let series = sampler.take();
+        assert_eq!(series.len(), 2 * ALWAYS_KEPT + 1);
+        let rare = series.iter().find(|it| it.name == "port.reordered_packets").unwrap();
+        assert_eq!((rare.entity.as_str(), rare.value.as_slice()), ("b", [0.0, 0.0, 7.0, 7.0].as_slice()));
+        assert_eq!(rare.t_ns, [1, 2, 3, 4]);
     }
 }

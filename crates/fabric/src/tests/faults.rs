@@ -208,7 +208,7 @@ fn changes_are_carried_out_in_time_order_however_they_were_given() {
     drain(&mut fabric, &mut actions);
     let planned_ns = |action: &Action| match action {
         Action::Deliver { planned, .. } => planned.as_ns(),
-        Action::Drop { .. } => panic!("{action:?}"),
+        Action::Drop { .. } | Action::Seen { .. } => panic!("{action:?}"),
     };
     assert_eq!(actions.iter().map(planned_ns).collect::<Vec<_>>(), [1_150, 2_250, 3_350]);
 }
@@ -225,6 +225,7 @@ fn only_the_segments_larger_than_the_mtu_are_dropped() {
             Action::Drop { packet, reason, .. } => {
                 (packet.first, packet.count, packet.ip_bytes(), Some(reason))
             }
+            Action::Seen { .. } => panic!("nothing is captured"),
         };
         outcome(&topology, &[], &[sent]).into_iter().map(run).collect::<Vec<_>>()
     };
@@ -271,12 +272,11 @@ fn nonsense_from_outside_is_survived() {
     for (buffer, segments) in [0, 1, u16::MAX].into_iter().enumerate() {
         for (bytes, payload_bytes) in [(0, 0), (u16::MAX, 0), (1, u32::MAX)] {
             let meta = crate::PacketMeta {
-                to: 1,
                 header_bytes: bytes,
                 segment_bytes: bytes,
                 payload_bytes,
                 segments,
-                flow: 0,
+                ..meta(1, 1, 1, 1)
             };
             fabric.ingress(0, buffer as u32, meta, Instant::from_ns(u64::from(bytes)));
         }

@@ -1,8 +1,8 @@
 //! Random labs, traffic and schedules, and a shell that carries packets for tests.
 
-use crate::{Action, Fabric, PacketMeta};
+use crate::{Action, Fabric, Network, PacketMeta};
 use proptest::prelude::*;
-use weir_core::schedule::{Change, Set};
+use weir_core::schedule::{Change, Protocol, Set};
 use weir_core::topology::{
     Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
 };
@@ -27,7 +27,19 @@ pub struct Scene {
 /// A buffer of `segments` segments, the last with `last_bytes` of payload.
 pub fn meta(to: usize, segments: u16, segment_bytes: u16, last_bytes: u16) -> PacketMeta {
     let payload_bytes = u32::from(segments - 1) * u32::from(segment_bytes) + u32::from(last_bytes);
-    PacketMeta { to, header_bytes: 52, segment_bytes, payload_bytes, segments, flow: 0 }
+    PacketMeta {
+        to,
+        network: Network::Data,
+        header_bytes: 52,
+        segment_bytes,
+        payload_bytes,
+        segments,
+        hop_limit: 64,
+        protocol: Some(Protocol::Tcp),
+        ports: [40_000, 5_201],
+        ipv6: false,
+        answerable: true,
+    }
 }
 
 pub fn access(rate: Option<u64>, delay_ns: u64) -> Access {

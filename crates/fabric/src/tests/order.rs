@@ -8,7 +8,7 @@ use weir_core::Instant;
 use weir_core::topology::{End, Link, Topology};
 
 fn segments(action: &Action) -> (u32, u16, u16) {
-    let (Action::Deliver { packet, .. } | Action::Drop { packet, .. }) = action;
+    let (Action::Deliver { packet, .. } | Action::Drop { packet, .. } | Action::Seen { packet, .. }) = action;
     (packet.buffer, packet.first, packet.count)
 }
 
@@ -147,7 +147,7 @@ proptest! {
             .iter()
             .map(|action| match action {
                 Action::Deliver { planned, .. } => *planned,
-                Action::Drop { at, .. } => *at,
+                Action::Drop { at, .. } | Action::Seen { at, .. } => *at,
             })
             .collect();
         prop_assert!(times.is_sorted(), "{times:?}");

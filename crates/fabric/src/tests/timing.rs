@@ -1,7 +1,7 @@
 //! Times are exact: computed here a second time, as fractions.
 
 use super::lab::*;
-use crate::{Action, DropReason, Fabric};
+use crate::{Action, DropReason, Fabric, Network};
 use proptest::prelude::*;
 use weir_core::schedule::{Change, Set};
 use weir_core::topology::Queue;
@@ -20,7 +20,7 @@ fn ceil(parts: i128, rate: u64) -> u64 {
 fn arrivals_ns(actions: &[Action]) -> Vec<u64> {
     let planned = |action: &Action| match action {
         Action::Deliver { planned, .. } => Some(planned.as_ns()),
-        Action::Drop { .. } => None,
+        Action::Drop { .. } | Action::Seen { .. } => None,
     };
     actions.iter().filter_map(planned).collect()
 }
@@ -152,6 +152,7 @@ proptest! {
             match action {
                 Action::Deliver { packet, .. } => seen[packet.buffer as usize] = true,
                 Action::Drop { reason, link, .. } => prop_assert_eq!((reason, link), (DropReason::Queue, WAN)),
+                Action::Seen { .. } => unreachable!("nothing is captured"),
             }
         }
         prop_assert_eq!(seen, expected);
@@ -237,9 +238,9 @@ fn a_host_is_told_what_waits_for_its_own_link() {
     for buffer in 0..1_000 {
         fabric.ingress(0, buffer, meta(1, 1, 1410, 1410), Instant::ZERO);
     }
-    assert_eq!((fabric.hold_bytes(0), fabric.hold_bytes(1)), (999 * 1462, 0));
+    assert_eq!((fabric.hold_bytes(Network::Data, 0), fabric.hold_bytes(Network::Data, 1)), (999 * 1462, 0));
     // 1,500 wire bytes take 1 ms each.
     fabric.advance(Instant::from_ns(10_000_000));
-    assert_eq!(fabric.hold_bytes(0), 989 * 1462);
+    assert_eq!(fabric.hold_bytes(Network::Data, 0), 989 * 1462);
     assert_eq!((fabric.counters(0).dropped_queue, fabric.counters(0).busy_ns), (0, 10_000_000));
 }
