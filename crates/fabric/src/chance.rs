@@ -33,7 +33,7 @@ impl Chance {
 /// Evenly from 0 to `most`, both included; one draw.
 #[inline]
 pub(crate) fn up_to(most: u64, generator: &mut Generator) -> u64 {
-    (u128::from(generator.next_u64()) * (u128::from(most) + 1) >> 64) as u64
+    ((u128::from(generator.next_u64()) * (u128::from(most) + 1)) >> 64) as u64
 }
 
 /// Takes a share of what it is asked about, evenly spread: after `n` questions it has taken `n · share`, rounded down.

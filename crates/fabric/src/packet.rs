@@ -229,7 +229,7 @@ impl Packet {
     pub(crate) fn invert(&mut self, draw: u64) {
         let bits = u128::from(self.ip_bytes().max(1)) * 8;
         // Less than 2^19 of 2^64 bits, so the product's upper half is less than that too.
-        self.inverted = (u128::from(draw) * bits >> 64) as u32 + 1;
+        self.inverted = ((u128::from(draw) * bits) >> 64) as u32 + 1;
     }
 
     /// Cuts the first `count` segments off; what is left keeps the rest. `None` is left when all were asked for.
