@@ -146,7 +146,7 @@ impl Hazards {
 impl Burst {
     fn new(burst: BurstLoss, mut generator: Generator) -> Self {
         // In the long run as many stays begin as end: good · enter = bad · leave.
-        let leave = 1.0 / burst.length.max(1.0);
+        let leave = 1.0 / burst.length_packets.max(1.0);
         let enter = if burst.bad < 1.0 { burst.bad * leave / (1.0 - burst.bad) } else { 1.0 };
         Burst {
             bad: Chance::of(burst.bad).hits(&mut generator),

@@ -92,7 +92,7 @@ impl Dice {
             jitter: self.maybe(15, |dice| Jitter { by_ns: dice.below(2_000_000), reorder: dice.chance(50) }),
             burst_loss: self.maybe(10, |dice| BurstLoss {
                 bad: dice.share() / 4.0,
-                length: 1.0 + dice.below(20) as f64,
+                length_packets: 1.0 + dice.below(20) as f64,
                 loss: dice.share(),
             }),
             corrupt: if self.chance(15) { self.share() / 10.0 } else { 0.0 },

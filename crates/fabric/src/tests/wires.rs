@@ -68,7 +68,7 @@ fn assert_share(what: &str, count: usize, n: usize, share: f64) {
 #[test]
 fn of_a_million_segments_each_impairment_takes_its_share() {
     const N: usize = 1_000_000;
-    let burst = BurstLoss { bad: 0.02, length: 5.0, loss: 1.0 };
+    let burst = BurstLoss { bad: 0.02, length_packets: 5.0, loss: 1.0 };
     let mut topology = impaired(Impairments {
         jitter: None,
         burst_loss: Some(burst),
