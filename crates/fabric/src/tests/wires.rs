@@ -214,6 +214,9 @@ fn a_rule_that_is_set_again_counts_from_its_beginning_and_draws_anew() {
     assert!(first.iter().map(|fate| fate.dropped).ne(second.iter().map(|fate| fate.dropped)));
 }
 
+/// Whether a packet with this sender, receiver, protocol and these ports is to be selected.
+type Selects = dyn Fn(usize, usize, Protocol, [u16; 2]) -> bool;
+
 // Spec: fabric.md#fabric-24
 #[test]
 fn a_rule_acts_on_what_meets_every_condition_and_on_nothing_else() {
@@ -226,7 +229,7 @@ fn a_rule_acts_on_what_meets_every_condition_and_on_nothing_else() {
         topology
     };
     // Hosts 0 and 2 send, 1 and 3 receive; link 8 is the one between the sites.
-    let matches: [(&str, Match, &dyn Fn(usize, usize, Protocol, [u16; 2]) -> bool); 7] = [
+    let matches: [(&str, Match, &Selects); 7] = [
         ("all", Match::default(), &|_, _, _, _| true),
         ("from", Match { from: vec![2], ..Match::default() }, &|from, _, _, _| from == 2),
         ("either", Match { from: vec![0, 2], ..Match::default() }, &|_, _, _, _| true),
