@@ -4,31 +4,8 @@ mod support;
 
 use std::fs;
 use std::time::Duration;
-use support::{Ran, eventually, finish_within, namespaces, need_lab, run, start, turn, weir};
-
-struct NamedLab(&'static str);
-
-impl NamedLab {
-    fn up(name: &'static str, text: &str) -> NamedLab {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("lab.toml");
-        fs::write(&file, text).unwrap();
-        let up = run(&["lab", "up", file.to_str().unwrap(), "--name", name]);
-        assert_eq!(up.status, 0, "{}", up.stderr);
-        NamedLab(name)
-    }
-    fn exec(&self, host: &str, command: &[&str]) -> Ran {
-        let mut arguments = vec!["lab", "exec", self.0, host, "--"];
-        arguments.extend(command);
-        run(&arguments)
-    }
-}
-
-impl Drop for NamedLab {
-    fn drop(&mut self) {
-        run(&["lab", "down", self.0]);
-    }
-}
+use support::lab::NamedLab;
+use support::{eventually, finish_within, namespaces, need_lab, run, start, turn, weir};
 
 const CHAIN: &str = r#"
 [lab]

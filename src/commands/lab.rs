@@ -1,5 +1,6 @@
 //! `weir lab`: emulated networks for any program.
 
+use super::capture;
 use super::run::load_plan;
 use anyhow::bail;
 use clap::Subcommand;
@@ -18,6 +19,7 @@ Examples:
   weir lab up scenarios/quickstart.toml --name a
   weir lab exec a left-0 -- ping -c3 right-0
   weir lab exec a right-0 -- iperf3 -s -D
+  weir lab capture a link.wan --out wan.pcapng --duration 10s
   weir lab list
   weir lab down a")]
 pub struct Args {
@@ -29,6 +31,7 @@ pub struct Args {
 enum Command {
     Up(Up),
     Exec(Exec),
+    Capture(capture::Args),
     Down(Down),
     List(List),
 }
@@ -95,6 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     match &args.command {
         Command::Up(args) => up(args),
         Command::Exec(args) => exec(args),
+        Command::Capture(args) => capture::run(args),
         Command::Down(args) => down(args),
         Command::List(args) => list(args),
     }
@@ -120,7 +124,7 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     }
     println!("lab {} is up: {} hosts", args.name, up.state.hosts.len());
     for host in up.state.hosts.iter().take(40) {
-        println!("  {:<24} {}", host.name, host.address);
+        println!("  {:<24} {:<15} {}", host.name, host.address, host.address6);
     }
     if up.state.hosts.len() > 40 {
         println!("  … ({} more; `weir lab list --json` has all)", up.state.hosts.len() - 40);
@@ -189,8 +193,17 @@ fn state_word(state: &State) -> &'static str {
 }
 
 fn state_json(state: &State) -> Value {
-    let hosts: Vec<Value> =
-        state.hosts.iter().map(|host| json!({"name": host.name, "address": host.address})).collect();
+    let hosts: Vec<Value> = state
+        .hosts
+        .iter()
+        .map(|host| {
+            let mut value = json!({"name": host.name, "address": host.address, "address6": host.address6});
+            if let Some(auxiliary) = &host.auxiliary {
+                value["auxiliary"] = json!({"address": auxiliary.address, "address6": auxiliary.address6});
+            }
+            value
+        })
+        .collect();
     json!({
         "name": state.name,
         "state": state_word(state),

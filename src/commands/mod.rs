@@ -2,6 +2,8 @@
 
 mod agent;
 #[cfg(feature = "lab")]
+mod capture;
+#[cfg(feature = "lab")]
 mod check;
 mod explain;
 #[cfg(feature = "generate")]

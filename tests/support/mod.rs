@@ -1,6 +1,8 @@
 //! What the whole-program tests share: the program, its labs one at a time, scenarios written on the spot.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod lab;
+
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

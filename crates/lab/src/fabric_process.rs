@@ -1,5 +1,6 @@
 //! The process behind the hidden subcommand `fabric-process`: one thread that moves every packet of a lab.
 
+use crate::capture::Captures;
 use crate::pace::Pace;
 use crate::port;
 use crate::protocol::{Answer, Command, LINE_BYTES_MAX, Setup};
@@ -7,6 +8,7 @@ use crate::turn::Shell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 use weir_core::fabric_page::{self, header};
 use weir_fabric::Fabric;
@@ -66,8 +68,8 @@ fn run() -> Result<(), String> {
 }
 
 fn open(setup: Setup) -> Result<Shell, String> {
-    let Setup { topology, seed, ports, page } = setup;
-    if ports.len() != topology.hosts.len() {
+    let Setup { topology, seed, ports, page, listener } = setup;
+    if ports.len() != port::count(&topology) {
         return Err(format!("{} devices for {} hosts", ports.len(), topology.hosts.len()));
     }
     let take =
@@ -82,13 +84,17 @@ fn open(setup: Setup) -> Result<Shell, String> {
     page.set(header::MAGIC, fabric_page::MAGIC);
     let fabric = Fabric::new(&topology, seed);
     let ports = port::open(tuns, &topology, monotonic());
-    Ok(Shell::new(topology, fabric, ports, page))
+    let listener = listener.map(|fd| Ok::<_, String>(UnixListener::from(take(fd)?))).transpose()?;
+    let names = topology.directed_links().into_iter().map(|link| link.name).collect();
+    let captures = Captures::start(names, listener, monotonic())
+        .map_err(|error| format!("starting the threads for captures: {error}"))?;
+    Ok(Shell::new(topology, fabric, ports, captures, page))
 }
 
 struct Process {
     shell: Shell,
     epoll: Epoll,
-    /// Ports not watched because their host's link holds packets back.
+    /// Devices not watched because their host's link holds packets back.
     held: Vec<usize>,
     pace: Pace,
     stdin: File,
@@ -102,8 +108,8 @@ impl Process {
         let epoll = Epoll::new(shell.ports.len() + 1).map_err(text)?;
         set_nonblocking(stdin.as_fd()).map_err(text)?;
         epoll.add(stdin.as_fd(), STDIN_TOKEN).map_err(text)?;
-        for (host, port) in shell.ports.iter_mut().enumerate() {
-            port.watch(host, &epoll, true).map_err(text)?;
+        for (device, port) in shell.ports.iter_mut().enumerate() {
+            port.watch(device, &epoll, true).map_err(text)?;
         }
         let pace = Pace::new();
         Ok(Process { shell, epoll, stdin, pace, held: Vec::new(), input: Vec::new(), detached: false })
@@ -117,6 +123,9 @@ impl Process {
             let (deliver_at, wake_at) = (self.shell.fabric.deliver_at(), self.shell.fabric.wake_at());
             let limit = self.pace.sleep(before, deliver_at, wake_at);
             self.shell.publish(before, before + limit);
+            if !limit.is_zero() {
+                self.shell.captures.flush();
+            }
             let waited = self.epoll.wait(Some(limit)).map_err(|error| format!("waiting: {error}"))?;
             ready.clear();
             ready.extend_from_slice(waited);
@@ -137,13 +146,17 @@ impl Process {
                     commands = true;
                     continue;
                 }
-                let host = *token as usize;
-                self.shell.read(host, woken);
-                self.hold(host)?;
+                let device = *token as usize;
+                self.shell.read(device, woken);
+                self.hold(device)?;
                 self.deliver();
             }
             self.deliver();
             self.unhold()?;
+            self.shell.captures.attend(now, &mut self.shell.fabric);
+            if let Some(outcome) = self.shell.captures.ended() {
+                self.answer(&Answer::Captured(outcome))?;
+            }
             if commands && now.as_ns() >= commands_looked_for.as_ns() {
                 commands_looked_for = now + Duration::from_nanos(COMMANDS_LOOKED_FOR_NS);
                 if !self.serve_commands()? {
@@ -161,11 +174,12 @@ impl Process {
         }
     }
 
-    fn hold(&mut self, host: usize) -> Result<(), String> {
-        let port = &mut self.shell.ports[host];
-        if port.is_watched() && !port.may_read(host, &self.shell.fabric) {
-            port.watch(host, &self.epoll, false).map_err(|error| format!("holding host {host}: {error}"))?;
-            self.held.push(host);
+    fn hold(&mut self, device: usize) -> Result<(), String> {
+        let port = &mut self.shell.ports[device];
+        if port.is_watched() && !port.may_read(&self.shell.fabric) {
+            port.watch(device, &self.epoll, false)
+                .map_err(|error| format!("holding device {device}: {error}"))?;
+            self.held.push(device);
         }
         Ok(())
     }
@@ -173,11 +187,11 @@ impl Process {
     fn unhold(&mut self) -> Result<(), String> {
         let mut index = 0;
         while index < self.held.len() {
-            let host = self.held[index];
-            let port = &mut self.shell.ports[host];
-            if port.may_read(host, &self.shell.fabric) {
-                port.watch(host, &self.epoll, true)
-                    .map_err(|error| format!("resuming host {host}: {error}"))?;
+            let device = self.held[index];
+            let port = &mut self.shell.ports[device];
+            if port.may_read(&self.shell.fabric) {
+                port.watch(device, &self.epoll, true)
+                    .map_err(|error| format!("resuming device {device}: {error}"))?;
                 self.held.swap_remove(index);
             } else {
                 index += 1;
@@ -210,29 +224,52 @@ impl Process {
             let line: Vec<u8> = self.input.drain(..=end).collect();
             let answer = match serde_json::from_slice::<Command>(&line) {
                 Ok(command) => self.obey(command),
-                Err(error) => Answer::Refused(format!("the command is not understood: {error}")),
+                Err(error) => Some(Answer::Refused(format!("the command is not understood: {error}"))),
             };
-            self.answer(&answer)?;
+            if let Some(answer) = answer {
+                self.answer(&answer)?;
+            }
         }
         Ok(true)
     }
 
-    fn obey(&mut self, command: Command) -> Answer {
-        match command {
-            Command::Schedule(changes) => self.shell.fabric.schedule(&changes),
-            Command::Reset => self.shell.fabric.clear_schedule(),
-            Command::Detach => {
-                if let Err(error) = outlive_owner() {
-                    return Answer::Refused(format!("cannot outlive the command that started it: {error}"));
-                }
-                // Nobody shall be kept from unmounting the folder that `lab up` was called in.
-                if let Err(error) = std::env::set_current_dir("/") {
-                    return Answer::Refused(format!("cannot leave the folder it was started in: {error}"));
-                }
-                self.detached = true;
+    /// The answer, unless it is still to come.
+    fn obey(&mut self, command: Command) -> Option<Answer> {
+        let Shell { fabric, captures, .. } = &mut self.shell;
+        let done = Answer::Done { notes: Vec::new() };
+        Some(match command {
+            Command::Schedule(changes) => {
+                fabric.schedule(&changes);
+                done
             }
-        }
-        Answer::Done { notes: Vec::new() }
+            Command::Reset => {
+                fabric.clear_schedule();
+                done
+            }
+            Command::Detach => match self.detach() {
+                Ok(()) => done,
+                Err(problem) => Answer::Refused(problem),
+            },
+            Command::Capture { request, file } => {
+                match captures.begin(&request, &file, monotonic(), fabric) {
+                    Ok(number) => Answer::Capturing(number),
+                    Err(problem) => Answer::Refused(problem),
+                }
+            }
+            Command::EndCapture(number) => match captures.end(number, monotonic(), fabric) {
+                Ok(()) => return None,
+                Err(problem) => Answer::Refused(problem),
+            },
+        })
+    }
+
+    fn detach(&mut self) -> Result<(), String> {
+        outlive_owner().map_err(|error| format!("cannot outlive the command that started it: {error}"))?;
+        // Nobody shall be kept from unmounting the folder that `lab up` was called in.
+        std::env::set_current_dir("/")
+            .map_err(|error| format!("cannot leave the folder it was started in: {error}"))?;
+        self.detached = true;
+        Ok(())
     }
 
     fn answer(&mut self, answer: &Answer) -> Result<(), String> {

@@ -1,53 +1,117 @@
-//! One emulated host: a network namespace with its kernel settings and its interface.
+//! One emulated host: a network namespace with its kernel settings and its interfaces.
 
 use crate::error::LabError;
+use crate::limits::Limits;
+use crate::profile;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
-use weir_core::BitsPerSecond;
-use weir_core::topology::{TcpProfile, Topology};
+use weir_core::topology::{AUXILIARY_MTU, Topology};
+use weir_sys::address::{self, Network};
 use weir_sys::netns;
 use weir_sys::sysctl::Sysctls;
 use weir_sys::tun::{Interface, Tun};
 
 pub const INTERFACE: &str = "eth0";
+/// The interface on the auxiliary network.
+pub const AUXILIARY_INTERFACE: &str = "aux0";
 /// Super-packets the kernel holds for the fabric. Large, so that a host whose link is busy waits instead of losing packets in
 /// its own interface; a TCP sender fills it only as far as its window goes.
 const INTERFACE_QUEUE_PACKETS: u32 = 10_000;
-/// A rate to size socket memory by where a whole path has none.
-const RATE_WITHOUT_LIMIT: BitsPerSecond = BitsPerSecond(10_000_000_000);
+/// Below it no interface has IPv6 (RFC 8200 section 5).
+const IPV6_MTU_MIN: u32 = 1280;
 
 pub struct HostParts {
     pub namespace: OwnedFd,
     pub tun: Tun,
+    /// Where the lab has an auxiliary network.
+    pub auxiliary: Option<Tun>,
     pub notes: Vec<String>,
 }
 
-/// Makes host number `host`; `socket_bytes_max` is for the profile `modern`.
-pub fn build(topology: &Topology, host: usize, socket_bytes_max: u64) -> Result<HostParts, LabError> {
+/// What tells one of a host's interfaces from the other.
+struct Side {
+    name: &'static str,
+    ipv4: Ipv4Addr,
+    ipv6: Ipv6Addr,
+    network4: Network,
+    network6: Network,
+    mtu: u32,
+}
+
+/// Makes host number `host`; `limits` are for its TCP profile.
+pub fn build(topology: &Topology, host: usize, limits: Limits) -> Result<HostParts, LabError> {
     let name = &topology.hosts[host].name;
     let failed = |what: &str| {
         let what = what.to_owned();
         move |source| LabError::Host { host: name.clone(), what, source }
     };
     let namespace = netns::create().map_err(failed("making its network namespace"))?;
-    let (tun, notes) = netns::run_in(namespace.as_fd(), || {
+    let parts = netns::run_in(namespace.as_fd(), || {
         let settings = Sysctls::of_this_thread().map_err(failed("its kernel settings"))?;
         let mut notes = Vec::new();
         quiet_ipv6(&settings);
-        let profile = topology.sites[topology.hosts[host].site].tcp_profile;
-        set_profile(&settings, profile, socket_bytes_max, &mut notes);
+        let tcp_profile = topology.sites[topology.hosts[host].site].tcp_profile;
+        profile::set(&settings, tcp_profile, limits, &mut notes);
         netns::loopback_up().map_err(failed("taking its loopback interface up"))?;
-        let tun = Tun::create(&Interface {
-            name: INTERFACE.to_owned(),
-            address: Topology::ipv4(host),
+        let everywhere = |address: IpAddr| Network { address, prefix: 0 };
+        let main = Side {
+            name: INTERFACE,
+            ipv4: Topology::ipv4(host),
+            ipv6: Topology::ipv6(host),
+            network4: everywhere(Ipv4Addr::UNSPECIFIED.into()),
+            network6: everywhere(Ipv6Addr::UNSPECIFIED.into()),
             mtu: topology.hosts[host].access.mtu,
-            queue_packets: INTERFACE_QUEUE_PACKETS,
-        })
-        .map_err(failed("making its interface"))?;
-        Ok((tun, notes))
-    })
-    .map_err(failed("entering its network namespace"))??;
-    Ok(HostParts { namespace, tun, notes })
+        };
+        let tun = interface(&main, &mut notes).map_err(failed("making its interface"))?;
+        let auxiliary = match topology.auxiliary {
+            None => None,
+            Some(_) => Some(
+                interface(&auxiliary_side(host), &mut notes)
+                    .map_err(failed("making its interface on the auxiliary network"))?,
+            ),
+        };
+        Ok((tun, auxiliary, notes))
+    });
+    let (tun, auxiliary, notes) = parts.map_err(failed("entering its network namespace"))??;
+    Ok(HostParts { namespace, tun, auxiliary, notes })
+}
+
+/// The more specific route keeps the auxiliary network's packets, and only those, off the other interface.
+fn auxiliary_side(host: usize) -> Side {
+    let (ipv4, ipv6) = (Topology::auxiliary_ipv4(host), Topology::auxiliary_ipv6(host));
+    let mut prefix6 = ipv6.segments();
+    prefix6[4..].fill(0);
+    Side {
+        name: AUXILIARY_INTERFACE,
+        ipv4,
+        ipv6,
+        network4: Network { address: Ipv4Addr::new(10, 128, 0, 0).into(), prefix: 10 },
+        network6: Network { address: Ipv6Addr::from(prefix6).into(), prefix: 64 },
+        mtu: AUXILIARY_MTU,
+    }
+}
+
+fn interface(side: &Side, notes: &mut Vec<String>) -> io::Result<Tun> {
+    let tun = Tun::create(&Interface {
+        name: side.name.to_owned(),
+        address: side.ipv4,
+        network: side.network4,
+        mtu: side.mtu,
+        queue_packets: INTERFACE_QUEUE_PACKETS,
+    })?;
+    if side.mtu < IPV6_MTU_MIN {
+        notes.push(format!(
+            "hosts whose interface has an MTU below {IPV6_MTU_MIN} have no IPv6 address: the kernel gives none"
+        ));
+        return Ok(tun);
+    }
+    let added =
+        address::add(side.name, side.ipv6.into()).and_then(|()| address::add_route(side.name, side.network6));
+    if let Err(error) = added {
+        notes.push(format!("hosts have no IPv6 address ({error}); is IPv6 switched off on this machine?"));
+    }
+    Ok(tun)
 }
 
 /// No router solicitations and no addresses of the kernel's own making: the fabric would count them as packets that lead
@@ -64,86 +128,4 @@ fn quiet_ipv6(settings: &Sysctls) {
             let _ = settings.write(&format!("net.ipv6.conf.{which}.{name}"), value);
         }
     }
-}
-
-fn set_profile(settings: &Sysctls, profile: TcpProfile, socket_bytes_max: u64, notes: &mut Vec<String>) {
-    // Else the second connection to a host starts from what the first one learned, and trials depend on their order.
-    note(settings.write("net.ipv4.tcp_no_metrics_save", "1"), notes, || {
-        "connections remember earlier ones: net.ipv4.tcp_no_metrics_save cannot be set".to_owned()
-    });
-    // Programs in a lab run without privileges, and ping is among the first: this is the socket it can do with.
-    note(settings.write("net.ipv4.ping_group_range", "0 2147483647"), notes, || {
-        "ping needs root here: net.ipv4.ping_group_range cannot be set".to_owned()
-    });
-    if profile == TcpProfile::Stock {
-        return;
-    }
-    for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
-        note(raise_memory_max(settings, name, socket_bytes_max), notes, || {
-            format!(
-                "{name} cannot be raised to {socket_bytes_max} B, so a window may be smaller than the path needs"
-            )
-        });
-    }
-    let congestion = "net.ipv4.tcp_congestion_control";
-    if settings.write(congestion, "cubic").is_err() {
-        let default = settings.read(congestion).unwrap_or_else(|_| "the kernel's default".to_owned());
-        notes.push(format!(
-            "programs in the lab that do not choose a congestion control get {}, because this kernel lets a namespace default \
-             only to those in net.ipv4.tcp_allowed_congestion_control; weir's own streams set theirs on each socket; to change \
-             it, add cubic to that setting on the host",
-            default.trim()
-        ));
-    }
-}
-
-fn note(result: io::Result<()>, notes: &mut Vec<String>, text: impl FnOnce() -> String) {
-    if let Err(error) = result {
-        notes.push(format!("{} ({error})", text()));
-    }
-}
-
-/// Raises the last of `min default max` to `max`, never lowers it.
-fn raise_memory_max(settings: &Sysctls, name: &str, max: u64) -> io::Result<()> {
-    let now = settings.read(name)?;
-    let parts: Vec<u64> = now.split_ascii_whitespace().filter_map(|part| part.parse().ok()).collect();
-    let [least, default, now_max] = parts[..] else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is {now:?}")));
-    };
-    if now_max >= max {
-        return Ok(());
-    }
-    settings.write(name, &format!("{least} {default} {max}"))
-}
-
-/// Four times the largest bandwidth-delay product of any path of the lab: the largest link rate on it times its round trip.
-/// Rounded up to 64 KiB, and at most what the kernel's settings can say.
-pub fn socket_bytes_max(topology: &Topology) -> u64 {
-    // Paths differ only by their sites and the two access links, so the fastest and the farthest host stand for a site's
-    // all; a site with both kinds gets a little more memory than it needs.
-    let of_site = |site: usize| {
-        let access = topology.hosts.iter().filter(|host| host.site == site).map(|host| &host.access);
-        access.fold(None, |worst: Option<(u64, u64)>, one| {
-            let (rate, delay_ns) = worst.unwrap_or_default();
-            Some((rate.max(one.rate.unwrap_or(RATE_WITHOUT_LIMIT).0), delay_ns.max(one.delay_ns)))
-        })
-    };
-    let sites: Vec<Option<(u64, u64)>> = (0..topology.sites.len()).map(of_site).collect();
-    let directed = topology.directed_links();
-    let mut worst: u64 = 0;
-    for (from, there) in sites.iter().enumerate() {
-        for (to, here) in sites.iter().enumerate() {
-            let (Some(there), Some(here)) = (there, here) else { continue };
-            let Some((out, back)) = topology.site_path(from, to).zip(topology.site_path(to, from)) else {
-                continue;
-            };
-            let links = || out.iter().chain(&back).map(|link| &directed[*link]);
-            let rate = links().map(|link| link.rate.unwrap_or(RATE_WITHOUT_LIMIT).0).max().unwrap_or(0);
-            let rate = rate.max(there.0).max(here.0);
-            let rtt_ns = 2 * (there.1 + here.1) + links().map(|link| link.delay_ns).sum::<u64>();
-            let bytes = u128::from(rate) * u128::from(rtt_ns) / 8_000_000_000;
-            worst = worst.max(u64::try_from(bytes).unwrap_or(u64::MAX));
-        }
-    }
-    worst.saturating_mul(4).min(i32::MAX as u64 - 65_535).next_multiple_of(65_536).min(i32::MAX as u64)
 }

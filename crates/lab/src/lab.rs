@@ -1,11 +1,13 @@
 //! A running lab: its namespaces, its fabric process, and what may be asked of them.
 
+use crate::capture::{Outcome, Request};
 use crate::error::LabError;
 use crate::host::{self, HostParts};
+use crate::limits::Limits;
 use crate::protocol::{Answer, Command, LINE_BYTES_MAX, SUBCOMMAND, Setup};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use weir_core::topology::Topology;
 use weir_sys::epoll::readable_within;
 use weir_sys::process::{Child, ErrorsTo, Spawn, describe, raise_descriptor_limit, set_nonblocking};
 use weir_sys::shared_memory::{Page, PageView};
+use weir_sys::tun::Tun;
 
 /// A fabric process that has not answered for so long is not going to.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -45,14 +48,15 @@ impl Lab {
     ///
     /// Errors: without root or `/dev/net/tun`, and whatever the kernel refuses; nothing is left behind then.
     pub fn start(topology: &Topology, options: &Options) -> Result<Lab, LabError> {
-        Lab::start_with(topology, options, ErrorsTo::Inherited)
+        Lab::start_with(topology, options, ErrorsTo::Inherited, None)
     }
 
-    /// The same, with the fabric's standard error elsewhere than ours.
+    /// The same, with the fabric's standard error elsewhere than ours, and a socket at which it takes others' wishes.
     pub(crate) fn start_with(
         topology: &Topology,
         options: &Options,
         errors_to: ErrorsTo,
+        listener: Option<BorrowedFd<'_>>,
     ) -> Result<Lab, LabError> {
         let words = fabric_page::words(topology.directed_count());
         let page = Page::create(words).map_err(LabError::start("making the page of counters"))?;
@@ -69,7 +73,13 @@ impl Lab {
 
         let mut spawn = Spawn::new(&options.exe).argument(SUBCOMMAND);
         spawn.errors_to = errors_to;
-        spawn.inherit = parts.iter().map(|part| part.tun.fd()).chain([page.fd()]).collect();
+        // Devices are numbered: each host's own first, then, where there is one, each host's auxiliary one.
+        let devices: Vec<BorrowedFd<'_>> = parts
+            .iter()
+            .map(|part| part.tun.fd())
+            .chain(parts.iter().filter_map(|part| part.auxiliary.as_ref()).map(Tun::fd))
+            .collect();
+        spawn.inherit = devices.iter().copied().chain([page.fd()]).chain(listener).collect();
         let mut fabric = spawn.start().map_err(LabError::start("starting the fabric process"))?;
         let missing = || LabError::Fabric("has no pipes".to_owned());
         let input = fabric.take_stdin().ok_or_else(missing)?;
@@ -78,13 +88,14 @@ impl Lab {
         let setup = Setup {
             topology: topology.clone(),
             seed: options.seed,
-            ports: parts.iter().map(|part| part.tun.fd().as_raw_fd()).collect(),
+            ports: devices.iter().map(AsRawFd::as_raw_fd).collect(),
             page: page.fd().as_raw_fd(),
+            listener: listener.map(|fd| fd.as_raw_fd()),
         };
         let namespaces = parts.into_iter().map(|part| part.namespace).collect();
         let mut lab =
             Lab { fabric, input, output, unread: Vec::new(), page: view, namespaces, notes, failed: None };
-        let more = lab.ask(&setup)?;
+        let more = lab.ask_for_notes(&setup)?;
         lab.notes.extend(more);
         Ok(lab)
     }
@@ -107,12 +118,31 @@ impl Lab {
 
     /// Adds changes of links at absolute times on the experiment's clock. One in the past is carried out at once.
     pub fn schedule(&mut self, changes: &[Change]) -> Result<(), LabError> {
-        self.ask(&Command::Schedule(changes.to_vec())).map(drop)
+        self.ask_for_notes(&Command::Schedule(changes.to_vec())).map(drop)
     }
 
     /// Forgets changes still to come and gives every link its own settings back.
     pub fn reset(&mut self) -> Result<(), LabError> {
-        self.ask(&Command::Reset).map(drop)
+        self.ask_for_notes(&Command::Reset).map(drop)
+    }
+
+    /// Captures what passes the ports into a file, from now until `end_capture`, or until the request's own end. Returns the
+    /// capture's number.
+    ///
+    /// Errors: a port that the lab does not have, or a file that cannot be made.
+    pub fn capture(&mut self, request: &Request, file: &Path) -> Result<u64, LabError> {
+        match self.ask(&Command::Capture { request: request.clone(), file: file.to_owned() })? {
+            Answer::Capturing(number) => Ok(number),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    /// Ends a capture and waits until its file is complete.
+    pub fn end_capture(&mut self, number: u64) -> Result<Outcome, LabError> {
+        match self.ask(&Command::EndCapture(number))? {
+            Answer::Captured(outcome) => Ok(outcome),
+            other => Err(unasked(&other)),
+        }
     }
 
     /// How the fabric ended, if it has.
@@ -126,21 +156,34 @@ impl Lab {
 
     /// Lets the fabric live on without this process. What keeps the namespaces is the caller's business.
     pub(crate) fn detach(mut self) -> Result<(), LabError> {
-        self.ask(&Command::Detach)?;
+        self.ask_for_notes(&Command::Detach)?;
         self.fabric.release();
         Ok(())
     }
 
-    fn ask(&mut self, question: &impl serde::Serialize) -> Result<Vec<String>, LabError> {
+    fn ask_for_notes(&mut self, question: &impl serde::Serialize) -> Result<Vec<String>, LabError> {
+        match self.ask(question)? {
+            Answer::Done { notes } => Ok(notes),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    fn ask(&mut self, question: &impl serde::Serialize) -> Result<Answer, LabError> {
         let mut line = serde_json::to_vec(question).map_err(|error| LabError::Fabric(error.to_string()))?;
         line.push(b'\n');
+        if line.len() > LINE_BYTES_MAX {
+            return Err(LabError::Fabric(format!(
+                "takes {LINE_BYTES_MAX} B at a time and was to be told {} B: too many changes of links at once",
+                line.len()
+            )));
+        }
         if let Err(error) = self.input.write_all(&line) {
             return Err(self.lost(&format!("does not listen ({error})")));
         }
         let answer = self.answer()?;
         match serde_json::from_slice(&answer) {
-            Ok(Answer::Done { notes }) => Ok(notes),
             Ok(Answer::Refused(why)) => Err(LabError::Fabric(format!("refused: {why}"))),
+            Ok(answer) => Ok(answer),
             Err(error) => Err(LabError::Fabric(format!("answered what is no answer: {error}"))),
         }
     }
@@ -182,16 +225,21 @@ impl Lab {
     }
 }
 
+fn unasked(answer: &Answer) -> LabError {
+    let text = serde_json::to_string(answer).unwrap_or_default();
+    LabError::Fabric(format!("answered something else than it was asked: {text}"))
+}
+
 /// Hosts in order, built by a few threads: the kernel spends most of the time waiting for its own locks and grace periods.
 fn build_hosts(topology: &Topology) -> Result<Vec<HostParts>, LabError> {
-    let socket_bytes_max = host::socket_bytes_max(topology);
+    let limits = Limits::of(topology);
     let count = topology.hosts.len();
     let workers = count.clamp(1, 8);
     let built: Vec<Result<Vec<(usize, HostParts)>, LabError>> = thread::scope(|scope| {
         let start = |worker: usize| {
             scope.spawn(move || {
                 let own = (worker..count).step_by(workers);
-                own.map(|host| Ok((host, host::build(topology, host, socket_bytes_max)?))).collect()
+                own.map(|host| Ok((host, host::build(topology, host, limits)?))).collect()
             })
         };
         let threads: Vec<_> = (0..workers).map(start).collect();

@@ -1,6 +1,8 @@
 //! What the owner of a lab and its fabric process say to each other: JSON lines on the process's standard input and output.
 
+use crate::capture::{Outcome, Request};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use weir_core::schedule::Change;
 use weir_core::topology::Topology;
 
@@ -14,9 +16,11 @@ pub const LINE_BYTES_MAX: usize = 32 << 20;
 pub struct Setup {
     pub topology: Topology,
     pub seed: u64,
-    /// TUN devices in host order.
+    /// TUN devices in host order, then, where the topology has an auxiliary network, those on it in host order.
     pub ports: Vec<i32>,
     pub page: i32,
+    /// The socket at which other processes ask for captures, where there is one.
+    pub listener: Option<i32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -28,6 +32,10 @@ pub enum Command {
     Reset,
     /// Lives on after its owner has gone.
     Detach,
+    /// Captures into a file.
+    Capture { request: Request, file: PathBuf },
+    /// Ends the capture with this number; answered when its file is complete.
+    EndCapture(u64),
 }
 
 /// One for the setup and one for each command.
@@ -39,4 +47,8 @@ pub enum Answer {
         notes: Vec<String>,
     },
     Refused(String),
+    /// The number of the capture that has begun.
+    Capturing(u64),
+    /// How the capture went that was ended.
+    Captured(Outcome),
 }

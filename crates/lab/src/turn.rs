@@ -1,16 +1,18 @@
 //! The fabric's loop body: packets from the devices into the core, and what the core says out again.
 
 use crate::buffer::Buffers;
+use crate::capture::{Captures, Record};
 use crate::delivery::{Delivery, collect};
+use crate::image::Image;
 use crate::packet::Packet;
-use crate::port::Port;
-use crate::run::Run;
+use crate::port::{self, Port};
+use crate::station::Station;
 use crate::vnet::VNET_HEADER_BYTES;
 use std::io::IoSlice;
 use weir_core::Instant;
 use weir_core::fabric_page::{HEADER_WORDS, LATENESS_BUCKETS, header, lateness_bucket, link_start};
 use weir_core::topology::Topology;
-use weir_fabric::{Action, Fabric, Network};
+use weir_fabric::{Action, DropReason, Fabric, Network};
 use weir_sys::clock::{monotonic, thread_cpu_time};
 use weir_sys::shared_memory::Page;
 
@@ -23,6 +25,7 @@ const PAGE_AGE_NS: u64 = 1_000_000;
 pub struct Shell {
     pub fabric: Fabric,
     pub ports: Vec<Port>,
+    pub captures: Captures,
     topology: Topology,
     buffers: Buffers,
     page: Page,
@@ -37,10 +40,11 @@ pub struct Shell {
 }
 
 impl Shell {
-    pub fn new(topology: Topology, fabric: Fabric, ports: Vec<Port>, page: Page) -> Self {
+    pub fn new(topology: Topology, fabric: Fabric, ports: Vec<Port>, captures: Captures, page: Page) -> Self {
         Shell {
             fabric,
             ports,
+            captures,
             topology,
             buffers: Buffers::default(),
             page,
@@ -55,46 +59,53 @@ impl Shell {
     }
 
     /// Reads what one device has, up to a bound. `woken`: when the wait before this turn ended.
-    pub fn read(&mut self, host: usize, woken: Instant) {
+    pub fn read(&mut self, device: usize, woken: Instant) {
         let mut bytes = 0;
         for _ in 0..READ_PACKETS {
-            if bytes >= READ_BYTES || !self.ports[host].may_read(host, &self.fabric) {
+            if bytes >= READ_BYTES || !self.ports[device].may_read(&self.fabric) {
                 return;
             }
-            let read = self.ports[host].tun.read(self.buffers.spare());
+            let read = self.ports[device].tun.read(self.buffers.spare());
             let now = monotonic();
             match read {
                 Ok(Some(used)) => {
                     bytes += used;
-                    self.accept(host, used, now, woken);
+                    self.accept(device, used, now, woken);
                 }
                 // An interface that was taken down gives errors until it is up again: nothing to read either way.
                 Ok(None) | Err(_) => {
-                    self.ports[host].seen_empty = now;
+                    self.ports[device].seen_empty = now;
                     return;
                 }
             }
         }
     }
 
-    fn accept(&mut self, host: usize, used: usize, now: Instant, woken: Instant) {
+    fn accept(&mut self, device: usize, used: usize, now: Instant, woken: Instant) {
+        let port = &self.ports[device];
         let parsed = Packet::parse(&self.buffers.spare()[..used]);
-        let destination = parsed.and_then(|packet| {
-            let to = self.topology.host_of_ipv4(packet.destination()).ok_or(crate::packet::Refused)?;
-            Ok((packet, to))
+        let destination = parsed.ok().and_then(|packet| {
+            // Nothing crosses from one network to the other, whatever routes a program sets.
+            match (port.network, Station::of(&self.topology, packet.ip.to)?) {
+                (Network::Data, Station::Host(to)) | (Network::Auxiliary, Station::Auxiliary(to)) => {
+                    Some((packet, to))
+                }
+                _ => None,
+            }
         });
-        let Ok((packet, to)) = destination else {
+        let Some((packet, to)) = destination else {
             self.refused += 1;
             return;
         };
         // A packet that found the host's link busy would have waited there anyway. One that found it idle has waited, unread,
         // at most since the device was last seen empty, or since we woke: what is later is ours to answer for.
-        let unread_ns = match self.fabric.hold_bytes(Network::Data, host) {
-            0 => now.as_ns().saturating_sub(self.ports[host].seen_empty.max(woken).as_ns()),
+        let unread_ns = match port.hold_bytes(&self.fabric) {
+            0 => now.as_ns().saturating_sub(port.seen_empty.max(woken).as_ns()),
             _ => 0,
         };
+        let (host, meta) = (port.host, packet.meta(port.network, to));
         let buffer = self.buffers.keep(used, packet, unread_ns);
-        self.fabric.ingress(host, buffer, packet.meta(to), now);
+        self.fabric.ingress(host, buffer, meta, now);
     }
 
     /// Lets the core catch up with the clock and carries out what it says. Whether anything was delivered.
@@ -104,13 +115,13 @@ impl Shell {
         while let Some(action) = self.fabric.poll() {
             match action {
                 Action::Deliver { host, packet, planned } => {
-                    let run = Delivery::of(host, &packet);
+                    let device = port::number(&self.topology, packet.network(), host);
                     let buffer = self.buffers.get_mut(packet.buffer);
-                    let index = collect(&mut self.deliveries, buffer, self.turns, run);
+                    let index = collect(&mut self.deliveries, buffer, self.turns, device, packet);
                     self.arrivals.push((index, planned));
                 }
                 Action::Drop { packet, .. } => self.buffers.release(packet.buffer, packet.count),
-                Action::Seen { .. } => {}
+                Action::Seen { packet, link, at, dropped } => self.record(&packet, link, at, dropped),
             }
         }
         for index in 0..self.deliveries.len() {
@@ -126,22 +137,31 @@ impl Shell {
     }
 
     fn deliver(&mut self, index: usize) {
-        let Delivery { host, buffer, first, count, .. } = self.deliveries[index];
-        let state = self.buffers.get(buffer);
-        let tun = &self.ports[host].tun;
-        let written = if count == state.packet.segments {
-            tun.write(&[IoSlice::new(state.bytes())])
-        } else {
-            let ip = &state.bytes()[VNET_HEADER_BYTES..];
-            let run = Run::cut(&state.packet, ip, first, count);
-            tun.write(&[IoSlice::new(run.head()), IoSlice::new(&ip[run.payload.clone()])])
-        };
+        let Delivery { device, run, .. } = self.deliveries[index];
+        let state = self.buffers.get(run.buffer);
+        let image = Image::of(state, &run);
+        let [first, second] = image.pieces(state);
+        let written = self.ports[device].tun.write(&[IoSlice::new(first), IoSlice::new(second)]);
         // A full or closed receiver loses packets as it would on a real wire; the count says so.
         if written.is_err() {
-            self.write_failed += u64::from(count);
+            self.write_failed += u64::from(run.count);
         }
         self.deliveries[index].late_from_ns = monotonic().as_ns() + state.unread_ns;
-        self.buffers.release(buffer, count);
+        self.buffers.release(run.buffer, run.count);
+    }
+
+    fn record(&mut self, run: &weir_fabric::Packet, link: usize, at: Instant, dropped: Option<DropReason>) {
+        let state = self.buffers.get(run.buffer);
+        let image = Image::of(state, run);
+        let [first, second] = image.pieces(state);
+        let vnet = image.vnet(state);
+        self.captures.record(&Record {
+            link,
+            at,
+            pieces: [&first[VNET_HEADER_BYTES..], second],
+            unfinished: (vnet.flags != 0).then_some((vnet, state.packet.ip.protocol)),
+            comment: dropped.map(comment),
+        });
     }
 
     /// Brings the page up to date if it would be too old at `next`, when this can next be called.
@@ -155,9 +175,9 @@ impl Shell {
         page.set(header::PACKETS_IN, totals.entered);
         page.set(header::PACKETS_OUT, totals.delivered.saturating_sub(self.write_failed));
         page.set(header::PACKETS_DROPPED, totals.dropped);
-        page.set(header::ANSWERED, totals.answered);
         page.set(header::WRITE_FAILED, self.write_failed);
         page.set(header::UNROUTABLE, totals.unroutable + self.refused);
+        page.set(header::ANSWERED, totals.answered);
         page.set(header::CPU_NS, u64::try_from(thread_cpu_time().as_nanos()).unwrap_or(u64::MAX));
         page.set(header::TURNS, self.turns);
         for (bucket, count) in self.lateness.iter().enumerate() {
@@ -171,5 +191,21 @@ impl Shell {
         }
         // Last, so that a fresh heartbeat means fresh counters.
         page.set(header::HEARTBEAT_NS, now.as_ns());
+    }
+}
+
+/// How a capture marks a packet that was not carried on.
+fn comment(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::Queue => "dropped: queue full",
+        DropReason::Loss => "dropped: lost on the wire",
+        DropReason::Outage => "dropped: outage",
+        DropReason::Mtu => "dropped: larger than the MTU",
+        DropReason::Unroutable => "dropped: no path",
+        DropReason::HopLimit => "dropped: hop limit ended",
+        DropReason::Buffer => "dropped: shared buffer full",
+        DropReason::Early => "dropped: early, by the queue's discipline",
+        DropReason::BurstLoss => "dropped: lost on the wire in a burst",
+        DropReason::Rule => "dropped: by a fault's rule",
     }
 }

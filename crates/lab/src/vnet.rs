@@ -7,6 +7,7 @@ pub use weir_sys::tun::VNET_HEADER_BYTES;
 pub const NEEDS_CHECKSUM: u8 = 1;
 pub const GSO_NONE: u8 = 0;
 pub const GSO_TCP4: u8 = 1;
+pub const GSO_TCP6: u8 = 4;
 /// UDP, each segment with a UDP header of its own.
 pub const GSO_UDP_L4: u8 = 5;
 /// Set beside a TCP type: the first segment alone carries CWR.

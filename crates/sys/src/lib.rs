@@ -1,6 +1,7 @@
 //! Linux mechanisms: sockets and `TCP_INFO`, namespaces, TUN devices, shared memory, processes, clocks.
 //! Every `unsafe` of weir is in this crate, each with the reason why it is sound.
 
+pub mod address;
 pub mod clock;
 pub mod epoll;
 pub mod interface;

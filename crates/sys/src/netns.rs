@@ -128,7 +128,7 @@ pub(crate) fn at_home() -> io::Result<bool> {
 
 /// Takes the loopback interface of the calling thread's namespace up.
 pub fn loopback_up() -> io::Result<()> {
-    crate::tun::interface_up("lo")
+    crate::address::interface_up("lo")
 }
 
 /// A descriptor of the calling thread's own namespace.

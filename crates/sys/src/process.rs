@@ -349,6 +349,39 @@ pub fn start_ticks(process: u32) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
+/// State and parent of a process, from `/proc/PID/stat`.
+fn state_and_parent(process: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.next()?.parse().ok()?))
+}
+
+/// The processes themselves and all that descend from them, ascending; those that only wait to be reaped are left out.
+pub fn with_descendants(processes: &[u32]) -> io::Result<Vec<u32>> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if let Some((state, parent)) = state_and_parent(number)
+            && !matches!(state, 'Z' | 'X')
+        {
+            parents.push((number, parent));
+        }
+    }
+    let mut all: std::collections::BTreeSet<u32> = processes.iter().copied().collect();
+    loop {
+        let before = all.len();
+        let more: Vec<u32> =
+            parents.iter().filter(|(_, parent)| all.contains(parent)).map(|(number, _)| *number).collect();
+        all.extend(more);
+        if all.len() == before {
+            return Ok(all.into_iter().collect());
+        }
+    }
+}
+
 /// A killed process stays in the tables for some milliseconds: first with the signal pending, then without its program.
 fn is_ending(process: u32) -> bool {
     const KILL_BIT: u64 = 1 << (libc::SIGKILL - 1);

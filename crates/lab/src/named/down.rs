@@ -1,6 +1,6 @@
 //! `weir lab down`.
 
-use super::state::{Lock, State, list};
+use super::state::{Lock, Owner, State, list};
 use super::{LabName, NAMESPACES};
 use crate::error::LabError;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_sys::netns::{Identity, identity_at, processes_in, unmount_named};
-use weir_sys::process::{Signal, User, signal};
+use weir_sys::process::{Signal, User, signal, with_descendants};
 
 /// What a program gets between being asked to end and being ended.
 const GRACE: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub(super) fn remove(name: &LabName) -> Result<(), LabError> {
     let paths = namespaces(name)?;
     // A name that is not (or no more) a mount leads to no namespace, and so to no process.
     let identities: Vec<Identity> = paths.iter().filter_map(|path| identity_at(path).ok()).collect();
-    end_processes(name, &identities)?;
+    end_processes(name, identities)?;
     if let Some(fabric) = State::read(name)?.and_then(|state| state.fabric) {
         fabric.kill();
         if !within(KILLED_WITHIN, || Ok(!fabric.is_alive()))? {
@@ -89,29 +89,48 @@ fn namespaces(name: &LabName) -> Result<Vec<PathBuf>, LabError> {
     }
 }
 
-fn end_processes(name: &LabName, namespaces: &[Identity]) -> Result<(), LabError> {
+/// What runs in a lab: all in its namespaces, and what such a process started since that has moved into a namespace of its own,
+/// as browsers do with the parts that they shut in.
+struct Inmates {
+    namespaces: Vec<Identity>,
+    /// Seen before; found again although the process that started them may be gone.
+    followed: Vec<Owner>,
+}
+
+impl Inmates {
+    /// All of them but ourselves: whoever calls us from inside the lab is ended with it, ourselves last, by returning.
+    fn alive(&mut self) -> Result<Vec<u32>, LabError> {
+        let failed = || LabError::state("looking through /proc");
+        let mut found = processes_in(&self.namespaces).map_err(failed())?;
+        self.followed.retain(Owner::is_alive);
+        found.extend(self.followed.iter().map(|process| process.pid));
+        let mut all = with_descendants(&found).map_err(failed())?;
+        all.retain(|process| *process != std::process::id());
+        for process in &all {
+            let known = found.contains(process);
+            self.followed.extend(Owner::of(*process).filter(|_| !known));
+        }
+        Ok(all)
+    }
+}
+
+fn end_processes(name: &LabName, namespaces: Vec<Identity>) -> Result<(), LabError> {
     if namespaces.is_empty() {
         return Ok(());
     }
-    let send = |which: Signal| -> Result<bool, LabError> {
-        let inside = processes_in(namespaces).map_err(LabError::state("looking through /proc"))?;
-        // Whoever called us from inside the lab is ended with it; ourselves last, by returning.
-        let others = inside.into_iter().filter(|process| *process != std::process::id());
-        let sent = others.map(|process| signal(process, which)).filter(|sent| *sent).count();
+    let mut inmates = Inmates { namespaces, followed: Vec::new() };
+    let send = |inmates: &mut Inmates, which: Signal| -> Result<bool, LabError> {
+        let sent = inmates.alive()?.into_iter().filter(|process| signal(*process, which)).count();
         Ok(sent == 0)
     };
-    if send(Signal::Terminate)? {
+    if send(&mut inmates, Signal::Terminate)? {
         return Ok(());
     }
-    let empty = || {
-        let inside = processes_in(namespaces).map_err(LabError::state("looking through /proc"))?;
-        Ok(inside.iter().all(|process| *process == std::process::id()))
-    };
-    if within(GRACE, empty)? {
+    if within(GRACE, || Ok(inmates.alive()?.is_empty()))? {
         return Ok(());
     }
     // Again and again: a process may have started another one meanwhile.
-    if within(KILLED_WITHIN, || send(Signal::Kill))? {
+    if within(KILLED_WITHIN, || send(&mut inmates, Signal::Kill))? {
         return Ok(());
     }
     Err(LabError::Usage(format!("lab {}: a process in it cannot be killed", name.as_str())))

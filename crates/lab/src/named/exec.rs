@@ -27,12 +27,7 @@ const NOT_RUNNABLE: i32 = 126;
 /// are then the program's own. Returns only if that failed: with the status to exit with if the program is at fault.
 pub fn exec(name: &LabName, entry: &Entry<'_>) -> Result<(i32, io::Error), LabError> {
     let state = State::find(name)?;
-    if !state.is_up() {
-        return Err(LabError::Usage(format!(
-            "lab {} is dead: its fabric is gone; `weir lab down {}` removes the rest",
-            state.name, state.name
-        )));
-    }
+    state.must_be_up()?;
     if !state.hosts.iter().any(|host| host.name == entry.host) {
         let names: Vec<&str> = state.hosts.iter().map(|host| host.name.as_str()).take(20).collect();
         let more = if state.hosts.len() > names.len() { ", …" } else { "" };

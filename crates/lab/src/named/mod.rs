@@ -3,14 +3,16 @@
 //! What there is of one: a folder `/run/weir/labs/NAME`, a namespace `/run/netns/weir.NAME.HOST` for each host, and the
 //! fabric process. Everything is found again from the name alone, so that whatever a killed `lab up` got done can be undone.
 
+mod capture;
 mod down;
 mod exec;
 mod state;
 mod up;
 
+pub use capture::capture;
 pub use down::{down, remove_all, remove_dead};
 pub use exec::{Entry, exec};
-pub use state::{HostState, Owner, State, list};
+pub use state::{AuxiliaryState, HostState, Owner, State, list};
 pub use up::{Up, up};
 
 use crate::error::LabError;
@@ -50,6 +52,10 @@ impl LabName {
     fn resolv_file(&self) -> PathBuf {
         self.folder().join("resolv.conf")
     }
+    /// Where its fabric takes others' wishes.
+    fn socket(&self) -> PathBuf {
+        self.folder().join("fabric.sock")
+    }
     /// What the names of its namespaces begin with. No name has a dot, so none of another lab's begins like it.
     fn namespace_prefix(&self) -> String {
         format!("weir.{}.", self.0)
@@ -70,6 +76,7 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    // Spec: lab.md#lab-14
     #[test]
     fn a_name_that_could_lead_elsewhere_is_refused() {
         for bad in [
@@ -92,6 +99,7 @@ mod tests {
         }
     }
 
+    // Spec: lab.md#lab-14
     #[test]
     fn no_labs_namespaces_begin_like_anothers() {
         let (one, other) = (LabName::new("a").unwrap(), LabName::new("a-b").unwrap());

@@ -5,13 +5,13 @@ use crate::error::LabError;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_sys::process::{self, start_ticks};
 
-pub const SCHEMA: &str = "weir.lab/1";
+pub const SCHEMA: &str = "weir.lab/2";
 /// `up` and `down` take at most a few seconds each.
 const LOCK_WITHIN: Duration = Duration::from_secs(30);
 
@@ -41,6 +41,16 @@ impl Owner {
 pub struct HostState {
     pub name: String,
     pub address: Ipv4Addr,
+    pub address6: Ipv6Addr,
+    /// On the auxiliary network, where there is one.
+    #[serde(default)]
+    pub auxiliary: Option<AuxiliaryState>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuxiliaryState {
+    pub address: Ipv4Addr,
+    pub address6: Ipv6Addr,
 }
 
 /// `lab.json`.
@@ -69,6 +79,20 @@ impl State {
     }
     pub fn is_up(&self) -> bool {
         self.builder.is_none() && !self.is_dead()
+    }
+
+    /// Errors: it is dead, or not ready yet; the text says what to do.
+    pub(super) fn must_be_up(&self) -> Result<(), LabError> {
+        let name = &self.name;
+        if self.is_dead() {
+            return Err(LabError::Usage(format!(
+                "lab {name} is dead: its fabric is gone; `weir lab down {name}` removes the rest"
+            )));
+        }
+        if !self.is_up() {
+            return Err(LabError::Usage(format!("lab {name} is still being made; try again when it is up")));
+        }
+        Ok(())
     }
 
     /// Replaces what is written in one step, so that a reader, or we after a crash, never see half of it.

@@ -1,14 +1,16 @@
 //! `weir lab up`.
 
 use super::down;
-use super::state::{HostState, Lock, Owner, SCHEMA, State};
+use super::state::{AuxiliaryState, HostState, Lock, Owner, SCHEMA, State};
 use super::{LabName, NAMESPACES};
 use crate::error::LabError;
 use crate::lab::{Lab, Options};
 use std::fmt::Write;
 use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use weir_core::topology::Topology;
+use weir_core::topology::{Stage, Topology};
 use weir_sys::netns::mount_named;
 use weir_sys::process::{ErrorsTo, User};
 
@@ -45,6 +47,11 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
     let host_state = |(index, host): (usize, &weir_core::topology::Host)| HostState {
         name: host.name.clone(),
         address: Topology::ipv4(index),
+        address6: Topology::ipv6(index),
+        auxiliary: topology.auxiliary.map(|_| AuxiliaryState {
+            address: Topology::auxiliary_ipv4(index),
+            address6: Topology::auxiliary_ipv6(index),
+        }),
     };
     let mut state = State {
         schema: SCHEMA.to_owned(),
@@ -56,10 +63,13 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
         hosts: topology.hosts.iter().enumerate().map(host_state).collect(),
     };
     state.write(name)?;
-    write_names(name, &state.hosts)?;
+    write_names(name, &state.hosts, topology)?;
     let log = name.folder().join("fabric.log");
     let log = File::create(&log).map_err(LabError::state(format!("making {}", log.display())))?;
-    let lab = Lab::start_with(topology, options, ErrorsTo::File(log))?;
+    let socket = name.socket();
+    let listener = UnixListener::bind(&socket)
+        .map_err(LabError::state(format!("making the socket {}", socket.display())))?;
+    let lab = Lab::start_with(topology, options, ErrorsTo::File(log), Some(listener.as_fd()))?;
     // Written before the fabric can outlive us, so that it is found whenever we are killed.
     state.fabric = Owner::of(lab.fabric_pid());
     state.write(name)?;
@@ -76,10 +86,22 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
     Ok(Up { state, notes })
 }
 
-fn write_names(name: &LabName, hosts: &[HostState]) -> Result<(), LabError> {
+fn write_names(name: &LabName, hosts: &[HostState], topology: &Topology) -> Result<(), LabError> {
     let mut text = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned();
     for host in hosts {
         let _ = writeln!(text, "{} {}", host.address, host.name);
+        let _ = writeln!(text, "{} {}.v6", host.address6, host.name);
+        if let Some(auxiliary) = &host.auxiliary {
+            let _ = writeln!(text, "{} {}.aux", auxiliary.address, host.name);
+            let _ = writeln!(text, "{} {}.aux.v6", auxiliary.address6, host.name);
+        }
+    }
+    // A router is there to be seen, by traceroute for example, not to be reached.
+    for (stage, site) in topology.sites.iter().enumerate() {
+        if let Stage::Router { .. } = site.stage {
+            let _ = writeln!(text, "{} {}", Topology::router_ipv4(stage), site.name);
+            let _ = writeln!(text, "{} {}.v6", Topology::router_ipv6(stage), site.name);
+        }
     }
     let write = |path: &Path, text: &str| {
         fs::write(path, text).map_err(LabError::state(format!("writing {}", path.display())))

@@ -60,7 +60,12 @@ pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
 
 /// The block of words of a directed link, by name. The lab's topology is that of `two_sites`.
 pub fn counters(lab: &Lab, name: &str) -> Vec<u64> {
-    let links = two_sites(None, Duration::ZERO, 1500).directed_links();
+    counters_of(lab, &two_sites(None, Duration::ZERO, 1500), name)
+}
+
+/// The block of words of a directed link of a topology, by name.
+pub fn counters_of(lab: &Lab, topology: &Topology, name: &str) -> Vec<u64> {
+    let links = topology.directed_links();
     let index = links.iter().position(|link| link.name == name).unwrap();
     lab.page().copy(link_start(index), LINK_WORDS)
 }

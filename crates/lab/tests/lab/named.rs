@@ -134,6 +134,27 @@ fn down_ends_what_a_command_detached_even_if_it_ignores_being_asked_and_leaves_n
     assert!(text(&again.stderr).starts_with(&format!("there is no lab {:?}", lab.name)), "{again:?}");
 }
 
+// Spec: lab.md#lab-17
+#[test]
+fn down_ends_what_has_moved_into_a_network_of_its_own_too() {
+    if !possible() {
+        return;
+    }
+    let lab = Named::up("shut-in");
+    // As a browser's sandbox does; the child ignores being asked, and its parent is gone by then.
+    let script = "sh -c 'trap \"\" TERM; unshare --net sh -c \"trap : TERM; while :; do sleep 1; done\" & echo $!; wait' > started 2>/dev/null < /dev/null & sleep 0.5; cat started";
+    let mut helper = Command::new(exe());
+    let folder = tempfile::tempdir().unwrap();
+    helper.args(["exec", &lab.name, "left-0", "--root", "sh", "-c", script]).current_dir(folder.path());
+    let output = helper.output().unwrap();
+    let moved: u32 = text(&output.stdout).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
+    assert!(start_ticks(moved).is_some(), "it lives until the lab is taken down");
+    let output = Command::new(exe()).args(["down", &lab.name]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(start_ticks(moved), None);
+    lab.assert_nothing_is_left();
+}
+
 // Spec: lab.md#lab-15
 #[test]
 fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
