@@ -2,7 +2,6 @@
 
 mod commands;
 mod registry;
-#[cfg(feature = "lab")]
 mod run;
 
 use clap::Parser;

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
@@ -37,7 +38,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
     let _turn = support::turn();
     let hosts = ["a-0".to_owned(), "b-0".to_owned()];
     let mut fleet = Fleet::default();
-    fleet.launch(&program(), &hosts, Duration::from_secs(10)).unwrap();
+    assert!(fleet.launch(&program(), &hosts, Duration::from_secs(10)).is_empty());
     let entry = weir_net::WORKLOADS.iter().find(|entry| entry.name == "stream").unwrap();
     let mut values = Values::defaults(entry.params);
     values.set("bytes", Value::Size(weir_core::Bytes(20_000_000)));
@@ -52,6 +53,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
         pairs: vec![(peer("a-0"), peer("b-0"))],
         start: StepStart::After(None),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
+        data_ports: &BTreeMap::new(),
     };
     let key = "00112233445566778899aabbccddeeff";
     let results = run_trial(&mut fleet, &[job], key, 1, &mut Quiet);

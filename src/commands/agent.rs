@@ -1,14 +1,46 @@
 //! `weir agent`: the remote end, spoken to over its standard streams.
 
+use crate::run::environment;
 use std::io::{stdin, stdout};
+use std::net::IpAddr;
+use weir_agent::message::HostReport;
+use weir_agent::serve::{Host, serve};
+
+/// Status of an agent whose coordinator fell silent.
+const ABANDONED: i32 = 3;
 
 /// Be the agent of a host: takes orders on standard input, answers on standard output.
 ///
-/// Started by `weir run` through a launcher; of no use by hand.
+/// Started by `weir run` through a launcher (in a lab, by ssh on real hosts); of no use by hand. It ends with its input, and
+/// when a coordinator on another machine has fallen silent.
 #[derive(clap::Args)]
 pub struct Args {}
 
 pub fn run(_args: &Args) -> anyhow::Result<i32> {
     weir_sys::signal::ignore_interrupt();
-    Ok(weir_agent::serve::serve(stdin().lock(), stdout(), crate::registry::workloads()))
+    let host = Host { report: report(), abandon: || std::process::exit(ABANDONED) };
+    Ok(serve(stdin().lock(), stdout(), crate::registry::workloads(), host))
+}
+
+/// What this host is like, and where it was reached.
+fn report() -> HostReport {
+    // "CLIENT PORT SERVER PORT", set by sshd.
+    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let reached_at = connection.split_ascii_whitespace().nth(2).and_then(|address| address.parse().ok());
+    let of_interface = |interface: weir_sys::interface::Interface| -> Vec<IpAddr> {
+        let v4 = interface.ipv4.into_iter().filter(|it| !it.is_loopback() && !it.is_link_local());
+        let v6 = interface.ipv6.into_iter().filter(|it| !it.is_loopback() && !it.is_unicast_link_local());
+        v4.map(IpAddr::from).chain(v6.map(IpAddr::from)).collect()
+    };
+    let interfaces = weir_sys::interface::interfaces().unwrap_or_default();
+    let mut environment = match environment::read(&[]) {
+        serde_json::Value::Object(environment) => environment,
+        _ => serde_json::Map::new(),
+    };
+    environment.remove("clock"); // the coordinator's to say
+    HostReport {
+        reached_at,
+        interfaces: interfaces.into_iter().map(|(name, interface)| (name, of_interface(interface))).collect(),
+        environment,
+    }
 }

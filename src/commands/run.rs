@@ -15,6 +15,7 @@ use weir_report::{Folder, Style, Writer};
 use weir_seams::entry::Need;
 
 const LAB_NEEDS: &[Need] = &[Need::Root, Need::Tun];
+const HOSTS_NEEDS: &[Need] = &[Need::SshClient];
 
 /// Run a scenario: build its lab, load it, judge its criteria, write results and a report.
 #[derive(clap::Args)]
@@ -46,6 +47,9 @@ pub struct Args {
     /// Repetitions of each point
     #[arg(long)]
     trials: Option<u32>,
+    /// Configuration of the ssh client for [hosts], instead of ~/.ssh/config
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
 }
 
 /// Reads a scenario file whole, refusing what cannot be one.
@@ -83,7 +87,8 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         Err(status) => return Ok(status),
     };
     let total = planned_time(registry::workloads(), &plan)?;
-    needs::probe(LAB_NEEDS)?;
+    let real = plan.configurations.iter().all(|configuration| configuration.hosts.is_some());
+    needs::probe(if real { HOSTS_NEEDS } else { LAB_NEEDS })?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let key = random_hex(32)?;
     let folder = args.out.join(&plan.name).join(run_id()?);
@@ -105,6 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     }
     let mut progress = Progress::new(total, args.json);
     let mut campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
+    campaign.ssh_configuration = args.ssh_config.clone();
     let ran = campaign.run(&mut progress);
     progress.finish();
     ran.with_context(|| format!("the run ended early; what was measured is in {}", folder.display()))?;

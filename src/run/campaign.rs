@@ -1,29 +1,35 @@
 //! All trials of a plan, interleaved, each in its configuration's lab.
 
 use crate::run::environment;
+use crate::run::hosts::{self, HostsLauncher};
 use crate::run::progress::Progress;
 use crate::run::trial::{self, TrialInput, utc_of};
 use anyhow::{Context, anyhow, bail};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_agent::Fleet;
 use weir_agent::launcher::LabLauncher;
 use weir_agent::step::StepJob;
+use weir_core::hosts::PortRange;
 use weir_core::model;
 use weir_core::record::{ConfigurationRecord, PlanRecord, StepRecord, TimelineEvent, TrialRecord};
-use weir_core::scenario::{Configuration, Plan, Step};
+use weir_core::scenario::{Configuration, Plan, RealHost, Step};
 use weir_core::topology::Topology;
 use weir_lab::Lab;
 use weir_report::Writer;
+use weir_seams::launcher::Launcher;
 use weir_seams::workload::{Estimate, Peer, WorkloadEntry};
 
 /// An agent says hello within this time of being started, also on a busy machine.
 const HELLO_MAX: Duration = Duration::from_secs(10);
 
-/// A lab that is up, with its agents.
+/// A lab that is up, or real hosts, with agents.
 struct Stage {
     topology: Topology,
-    lab: Lab,
+    hosts: Option<Vec<RealHost>>,
+    /// `None`: the hosts are real.
+    lab: Option<Lab>,
     fleet: Fleet,
 }
 
@@ -35,6 +41,8 @@ pub struct Campaign<'a> {
     writer: Writer,
     stage: Option<Stage>,
     next_task: u64,
+    /// Configuration of the ssh client instead of the user's own.
+    pub ssh_configuration: Option<PathBuf>,
     pub records: Vec<TrialRecord>,
     pub warnings: Vec<String>,
 }
@@ -92,6 +100,7 @@ impl<'a> Campaign<'a> {
             writer,
             stage: None,
             next_task: 1,
+            ssh_configuration: None,
             records: Vec::new(),
             warnings: plan.warnings.clone(),
         })
@@ -132,10 +141,11 @@ impl<'a> Campaign<'a> {
         let configuration = &self.plan.configurations[index];
         self.prepare_stage(configuration)?;
         let Some(stage) = &mut self.stage else { bail!("the lab is not up") };
+        let data_ports = hosts::data_ports(configuration.hosts.as_deref().unwrap_or_default());
         let jobs: Vec<StepJob<'_>> = configuration
             .steps
             .iter()
-            .map(|step| job(self.workloads, configuration, step))
+            .map(|step| job(self.workloads, configuration, step, &stage.fleet, &data_ports))
             .collect::<Result<_, _>>()?;
         let among = if self.plan.configurations.len() > 1 {
             format!("  {}", configuration.id)
@@ -152,7 +162,7 @@ impl<'a> Campaign<'a> {
         };
         // Enough numbers for every host of every step; they are never used again with these agents.
         self.next_task += 1 + (jobs.len() * configuration.topology.hosts.len().max(1) * 2) as u64;
-        let output = trial::run(&input, &mut stage.lab, &mut stage.fleet, progress);
+        let output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, progress);
         for event in &output.timeline {
             self.writer.timeline(event)?;
         }
@@ -176,15 +186,22 @@ impl<'a> Campaign<'a> {
 
     /// Has the configuration's lab up and every agent it needs alive.
     fn prepare_stage(&mut self, configuration: &Configuration) -> anyhow::Result<()> {
-        if self.stage.as_ref().is_some_and(|stage| stage.topology != configuration.topology) {
+        if self.stage.as_ref().is_some_and(|stage| {
+            stage.topology != configuration.topology || stage.hosts != configuration.hosts
+        }) {
             self.close();
+        }
+        let begins = self.stage.is_none();
+        if begins && configuration.hosts.is_some() {
+            let (topology, hosts) = (configuration.topology.clone(), configuration.hosts.clone());
+            self.stage = Some(Stage { topology, hosts, lab: None, fleet: Fleet::default() });
         }
         if self.stage.is_none() {
             let options = weir_lab::Options { seed: self.plan.seed, exe: self.program.clone() };
             let lab = Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
             self.writer.environment(&environment::read(lab.notes()))?;
-            self.stage =
-                Some(Stage { topology: configuration.topology.clone(), lab, fleet: Fleet::default() });
+            let topology = configuration.topology.clone();
+            self.stage = Some(Stage { topology, hosts: None, lab: Some(lab), fleet: Fleet::default() });
         }
         let Some(stage) = &mut self.stage else { return Ok(()) };
         let mut wanted: Vec<usize> = configuration
@@ -195,13 +212,28 @@ impl<'a> Campaign<'a> {
         wanted.sort_unstable();
         wanted.dedup();
         let names: Vec<String> = wanted.iter().map(|host| stage.topology.hosts[*host].name.clone()).collect();
-        let namespaces = wanted
-            .iter()
-            .zip(&names)
-            .map(|(host, name)| (name.clone(), stage.lab.namespace(*host)))
-            .collect();
-        let launcher = LabLauncher { program: self.program.clone(), namespaces };
-        if let Err(error) = stage.fleet.launch(&launcher, &names, HELLO_MAX) {
+        let launcher: Box<dyn Launcher + '_> = match &stage.lab {
+            Some(lab) => {
+                let namespace = |(host, name): (&usize, &String)| (name.clone(), lab.namespace(*host));
+                let namespaces = wanted.iter().zip(&names).map(namespace).collect();
+                Box::new(LabLauncher { program: self.program.clone(), namespaces })
+            }
+            None => {
+                let configuration = self.ssh_configuration.clone();
+                let real = stage.hosts.as_deref().unwrap_or_default();
+                Box::new(HostsLauncher::new(real, self.program.clone(), configuration))
+            }
+        };
+        let failed = stage.fleet.launch(&*launcher, &names, HELLO_MAX);
+        if begins && let Some(real) = &stage.hosts {
+            // Nothing was measured yet: a wrong address or an unknown key is mended before the run, not after it.
+            if !failed.is_empty() {
+                bail!(failed.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nweir: "));
+            }
+            stage.fleet.read_clocks();
+            self.writer.environment(&hosts::environment(real, &stage.fleet))?;
+        }
+        for error in failed {
             let now = weir_sys::clock::monotonic();
             self.writer.timeline(&TimelineEvent {
                 at_ns: now.as_ns(),
@@ -225,19 +257,28 @@ fn job<'a>(
     workloads: &'static [WorkloadEntry],
     configuration: &Configuration,
     step: &'a Step,
+    fleet: &Fleet,
+    data_ports: &'a BTreeMap<String, PortRange>,
 ) -> anyhow::Result<StepJob<'a>> {
-    let peer = |host: usize| Peer {
-        host: configuration.topology.hosts[host].name.clone(),
-        address: Topology::ipv4(host).into(),
+    let family = step.values.count("ip").unwrap_or(4);
+    let real = configuration.hosts.as_deref().unwrap_or_default();
+    let address = |host: usize| match real.get(host) {
+        Some(real) => hosts::data_address(real, fleet, family).map_err(|text| anyhow!(text)),
+        None => Ok(Topology::ipv4(host).into()),
     };
+    let peer = |host: usize| -> anyhow::Result<Peer> {
+        Ok(Peer { host: configuration.topology.hosts[host].name.clone(), address: address(host)? })
+    };
+    let pairs = step.pairs.iter().map(|(from, to)| Ok((peer(*from)?, peer(*to)?)));
     Ok(StepJob {
         name: &step.name,
         workload_name: &step.workload,
         workload: entry_of(workloads, step)?.build,
         values: &step.values,
-        pairs: step.pairs.iter().map(|(from, to)| (peer(*from), peer(*to))).collect(),
+        pairs: pairs.collect::<anyhow::Result<_>>()?,
         start: step.start.clone(),
         estimate: estimate(workloads, configuration, step)?,
+        data_ports,
     })
 }
 

@@ -1,9 +1,17 @@
 //! Carrying out a scenario: labs, fleets, trials, records.
 
+#[cfg(feature = "lab")]
 pub mod campaign;
 pub mod environment;
+#[cfg(feature = "lab")]
 pub mod faults;
+#[cfg(feature = "lab")]
+pub mod hosts;
+#[cfg(feature = "lab")]
 pub mod measure;
+#[cfg(feature = "lab")]
 pub mod needs;
+#[cfg(feature = "lab")]
 pub mod progress;
+#[cfg(feature = "lab")]
 pub mod trial;

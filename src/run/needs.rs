@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use std::fs::OpenOptions;
+use std::process::{Command, Stdio};
 use weir_seams::entry::Need;
 use weir_sys::process::User;
 
@@ -12,6 +13,13 @@ pub fn probe(needs: &[Need]) -> anyhow::Result<()> {
             Need::Root => {
                 if User::real().uid != 0 {
                     bail!("a lab makes network namespaces and needs root: run again with sudo");
+                }
+            }
+            Need::SshClient => {
+                if let Err(error) = Command::new("ssh").arg("-V").stderr(Stdio::null()).status() {
+                    bail!(
+                        "real hosts are reached by the OpenSSH client, and `ssh` cannot be started ({error}): install                          it (package openssh-client)"
+                    );
                 }
             }
             Need::Tun => {

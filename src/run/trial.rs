@@ -4,12 +4,13 @@ use crate::run::environment::core_count;
 use crate::run::faults::{Occurrence, occurrences};
 use crate::run::measure::{Measured, Window, to_trial_clock};
 use crate::run::progress::Progress;
+use std::collections::BTreeSet;
 use std::time::Duration;
-use weir_agent::Fleet;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use weir_agent::{ClockMap, Fleet};
 use weir_core::evidence::limiting_factor;
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
-use weir_core::record::{Row, SampleRecord, Series, TimelineEvent, TrialRecord};
+use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_core::{Instant, Values};
 use weir_lab::Lab;
@@ -42,7 +43,8 @@ pub struct TrialInput<'a> {
 
 struct Watch<'a> {
     input: &'a TrialInput<'a>,
-    lab: &'a mut Lab,
+    /// `None`: the hosts are real, and nothing between them is ours.
+    lab: Option<&'a mut Lab>,
     progress: &'a mut Progress,
     trial_start: Option<Instant>,
     until: Instant,
@@ -55,8 +57,10 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// Empty without a lab.
     fn lateness_now(&self) -> Vec<u64> {
-        let page = self.lab.page();
+        let Some(lab) = &self.lab else { return Vec::new() };
+        let page = lab.page();
         (0..LATENESS_BUCKETS).map(|bucket| page.get(LATENESS_START + bucket)).collect()
     }
 
@@ -69,7 +73,8 @@ impl Watch<'_> {
         }
         changes.sort_by_key(|change| change.at_ns);
         if !changes.is_empty()
-            && let Err(error) = self.lab.schedule(&changes)
+            && let Some(lab) = &mut self.lab
+            && let Err(error) = lab.schedule(&changes)
         {
             self.broken = Some(format!("faults could not be scheduled: {error}"));
         }
@@ -134,8 +139,10 @@ impl Observer for Watch<'_> {
     }
 
     fn broken(&mut self) -> Option<String> {
-        if self.broken.is_none() {
-            self.broken = self.lab.failed();
+        if self.broken.is_none()
+            && let Some(lab) = &mut self.lab
+        {
+            self.broken = lab.failed();
         }
         self.broken.clone()
     }
@@ -155,7 +162,9 @@ fn offset_ns(at: Instant, start: Instant) -> i64 {
 }
 
 /// Samplers of everything around the workload, at intervals that keep a long trial's series bounded.
-fn samplers(lab: &Lab, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, Box<dyn Sampler>)> {
+fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, Box<dyn Sampler>)> {
+    // What this machine does says nothing of hosts elsewhere.
+    let Some(lab) = lab else { return Vec::new() };
     let planned: Duration = input.jobs.iter().map(|job| job.estimate.duration).sum();
     let links = input.configuration.topology.directed_links();
     let spread = |least: Duration, series: usize| {
@@ -181,12 +190,17 @@ fn samplers(lab: &Lab, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, 
 }
 
 /// Carries out one trial and makes its records.
-pub fn run(input: &TrialInput<'_>, lab: &mut Lab, fleet: &mut Fleet, progress: &mut Progress) -> TrialOutput {
-    let schedule = Schedule::start(samplers(lab, fleet, input));
+pub fn run(
+    input: &TrialInput<'_>,
+    mut lab: Option<&mut Lab>,
+    fleet: &mut Fleet,
+    progress: &mut Progress,
+) -> TrialOutput {
+    let schedule = Schedule::start(samplers(lab.as_deref(), fleet, input));
     let count = input.jobs.len();
     let mut watch = Watch {
         input,
-        lab,
+        lab: lab.as_deref_mut(),
         progress,
         trial_start: None,
         until: Instant::NEVER,
@@ -203,6 +217,7 @@ pub fn run(input: &TrialInput<'_>, lab: &mut Lab, fleet: &mut Fleet, progress: &
     let (trial_start, mut lab_broken) = (watch.trial_start.unwrap_or(ended), watch.broken);
     // What is still scheduled belongs to this trial alone.
     if lab_broken.is_none()
+        && let Some(lab) = lab
         && let Err(error) = lab.reset()
     {
         lab_broken = Some(format!("the fabric does not take orders: {error}"));
@@ -213,6 +228,8 @@ pub fn run(input: &TrialInput<'_>, lab: &mut Lab, fleet: &mut Fleet, progress: &
     for occurrence in &happened {
         timeline.extend(ground_truth(occurrence, input, trial_start));
     }
+    let clocks = own_clocks(input, fleet, trial_start, ended);
+    timeline.extend(clocks.iter().map(|(host, clock)| clock_event(host, clock, input, trial_start, ended)));
     timeline.sort_by_key(|event| event.at_ns);
     let faults: Vec<FaultWindow> = happened
         .iter()
@@ -228,7 +245,63 @@ pub fn run(input: &TrialInput<'_>, lab: &mut Lab, fleet: &mut Fleet, progress: &
         let edges = (!before.is_empty() && !after.is_empty()).then_some((before, after));
         record_step(input, index, result, trial_start, &series, &faults, edges, &mut output);
     }
+    for record in &mut output.records {
+        record.rows.extend(clocks.iter().flat_map(|(host, clock)| clock_rows(host, clock)));
+    }
     output
+}
+
+/// Clocks over the trial of those of its hosts that have one of their own.
+fn own_clocks(input: &TrialInput<'_>, fleet: &Fleet, from: Instant, to: Instant) -> Vec<(String, ClockMap)> {
+    let pairs = input.jobs.iter().flat_map(|job| &job.pairs);
+    let hosts: BTreeSet<&String> = pairs.flat_map(|(from, to)| [&from.host, &to.host]).collect();
+    let clocks = hosts.into_iter().filter_map(|host| Some((host.clone(), fleet.clock_over(host, from, to)?)));
+    clocks.filter(|(_, clock)| *clock != ClockMap::SHARED).collect()
+}
+
+fn clock_rows(host: &str, clock: &ClockMap) -> [Row; 2] {
+    let row = |metric: &str, value: f64| Row {
+        entity: format!("host.{host}"),
+        metric: metric.to_owned(),
+        value: Observed::Value(value),
+    };
+    [
+        row("control.clock_uncertainty_seconds", clock.uncertainty_ns() as f64 / 1e9),
+        row("control.clock_drift_ratio", clock.drift_ratio()),
+    ]
+}
+
+fn clock_event(
+    host: &str,
+    clock: &ClockMap,
+    input: &TrialInput<'_>,
+    trial_start: Instant,
+    ended: Instant,
+) -> TimelineEvent {
+    let offset_ns = clock.offset_ns(trial_start);
+    let (uncertainty_ns, drift_ppm) = (clock.uncertainty_ns(), clock.drift_ratio() * 1e6);
+    let mut data = serde_json::Map::new();
+    data.insert("host".to_owned(), host.into());
+    // A text: the clocks of machines started years apart differ by more than a number in JSON keeps exactly.
+    data.insert("offset_ns".to_owned(), offset_ns.to_string().into());
+    data.insert("uncertainty_ns".to_owned(), uncertainty_ns.into());
+    data.insert("drift_ppm".to_owned(), drift_ppm.into());
+    data.insert("exchanges".to_owned(), clock.exchange_count().into());
+    TimelineEvent {
+        at_ns: ended.as_ns(),
+        utc: utc_of(ended),
+        event: "clock".to_owned(),
+        configuration: Some(input.configuration.id.clone()),
+        trial: Some(input.trial),
+        step: None,
+        trial_ns: Some(self::offset_ns(ended, trial_start)),
+        text: format!(
+            "clock of {host}: {:.6} s ahead at the trial's start, known to ±{:.1} µs, drifting by {drift_ppm:.2} ppm",
+            offset_ns as f64 / 1e9,
+            uncertainty_ns as f64 / 1e3,
+        ),
+        data,
+    }
 }
 
 fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -> [TimelineEvent; 2] {
@@ -297,7 +370,7 @@ fn record_step(
         lateness,
         core_count: core_count(),
     };
-    let factor = limiting_factor(&measured.facts(derived.transport, true));
+    let factor = limiting_factor(&measured.facts(derived.transport, input.configuration.hosts.is_none()));
     let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
     rows.extend(derived.rows);
     rows.extend(measured.rows());

@@ -1,16 +1,28 @@
-//! The coordinator's view of its agents: one reader thread each, one queue of events.
+//! The coordinator's view of its agents: two threads each, one that speaks and one that listens, and one queue of events.
 
-use crate::message::{self, FROM_AGENT_BYTES_MAX, FromAgent, PROTOCOL, SILENCE_MAX, ToAgent};
-use std::collections::BTreeMap;
-use std::io::{BufReader, Write};
+use crate::clock::{ClockMap, Exchange, Exchanges};
+use crate::message::{
+    self, CLOCK_EVERY, FROM_AGENT_BYTES_MAX, FromAgent, HostReport, PROTOCOL, SILENCE_MAX, ToAgent,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 use weir_core::Instant;
-use weir_seams::launcher::{LaunchError, Launcher, Process};
+use weir_seams::launcher::{LaunchError, Launched, Launcher, Process};
 use weir_sys::clock::monotonic;
 use weir_transport::frame::{read_frame, write_frame};
+
+/// Agents that are being launched at the same time: a login takes most of its time waiting.
+const LAUNCHES_AT_ONCE: usize = 16;
+/// Exchanges with each host before and after a trial; the fastest of so many is close to the fastest there is.
+const CLOCK_BURST: u32 = 16;
+/// Longest that a burst may take; on a long path it has fewer exchanges.
+const CLOCK_BURST_MAX: Duration = Duration::from_secs(1);
+/// What a lost agent's process may take to say why.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(300);
 
 /// What an agent said, or that it will say no more.
 #[derive(Debug)]
@@ -28,96 +40,168 @@ pub struct AgentLost {
 }
 
 struct Agent {
-    input: Box<dyn Write + Send>,
+    /// To the thread that speaks to it, so that an agent that does not read holds up nobody else.
+    orders: Sender<Order>,
     process: Box<dyn Process>,
     heard: Instant,
     /// Distinguishes this agent's messages from those of an earlier one on the same host.
     generation: u64,
+    report: HostReport,
+    /// Exchanges of the burst under way that are still to come.
+    burst_left: u32,
 }
 
-type Tagged = (String, u64, Result<FromAgent, String>);
+enum Order {
+    Say(ToAgent),
+    AskClock,
+}
+
+struct Heard {
+    host: String,
+    generation: u64,
+    /// When the message had been read.
+    at: Instant,
+    said: Result<FromAgent, String>,
+}
 
 /// All agents of a lab or of the real hosts, by host name.
 pub struct Fleet {
     agents: BTreeMap<String, Agent>,
-    events: Receiver<Tagged>,
-    events_in: Sender<Tagged>,
+    /// Of every host that ever had an agent: what it measured before it was lost still has its times. `None`: it reads the
+    /// same clock as we.
+    clocks: BTreeMap<String, Option<Exchanges>>,
+    events: Receiver<Heard>,
+    events_in: Sender<Heard>,
+    /// What came while clocks were asked.
+    held: VecDeque<(String, Event)>,
     generation: u64,
 }
 
 impl Default for Fleet {
     fn default() -> Self {
         let (events_in, events) = channel();
-        Fleet { agents: BTreeMap::new(), events, events_in, generation: 0 }
+        Fleet {
+            agents: BTreeMap::new(),
+            clocks: BTreeMap::new(),
+            events,
+            events_in,
+            held: VecDeque::new(),
+            generation: 0,
+        }
     }
 }
 
 impl Fleet {
-    /// Starts agents on those of `hosts` that have none and waits for every one's hello.
+    /// Starts agents on those of `hosts` that have none and waits for every one's hello, each at most `limit` once its
+    /// launcher has given back its streams.
     ///
-    /// Errors: the first host that could not be reached in `limit`, or whose weir is another version.
-    pub fn launch(
-        &mut self,
-        launcher: &dyn Launcher,
-        hosts: &[String],
-        limit: Duration,
-    ) -> Result<(), LaunchError> {
+    /// The hosts that could not be reached, or whose weir is another version; all others have their agent.
+    pub fn launch(&mut self, launcher: &dyn Launcher, hosts: &[String], limit: Duration) -> Vec<LaunchError> {
         let missing: Vec<&String> = hosts.iter().filter(|host| !self.agents.contains_key(*host)).collect();
-        for host in &missing {
-            self.generation += 1;
-            let generation = self.generation;
-            let launched = launcher.launch(host)?;
-            let mut agent =
-                Agent { input: launched.input, process: launched.process, heard: monotonic(), generation };
-            let hello = ToAgent::Hello {
-                protocol: PROTOCOL,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                schema: weir_core::record::SUMMARY_SCHEMA.to_owned(),
-                host: (*host).clone(),
-            };
-            // A failure to write shows as a lost agent below, with its reason.
-            let _ = write_frame(&mut agent.input, &hello).and_then(|()| agent.input.flush());
-            let (name, events) = ((*host).clone(), self.events_in.clone());
-            thread::spawn(move || listen(name, generation, launched.output, &events));
-            self.agents.insert((*host).clone(), agent);
+        let mut failed = Vec::new();
+        let mut waiting: Vec<String> = Vec::new();
+        for some in missing.chunks(LAUNCHES_AT_ONCE) {
+            let launched = thread::scope(|scope| {
+                let started: Vec<_> =
+                    some.iter().map(|host| (*host, scope.spawn(|| launcher.launch(host)))).collect();
+                let joined = started.into_iter().map(|(host, thread)| (host, thread.join()));
+                joined.collect::<Vec<_>>()
+            });
+            for (host, result) in launched {
+                match result {
+                    Ok(Ok(launched)) => {
+                        self.add(host, launched, launcher.shares_clock(host));
+                        waiting.push(host.clone());
+                    }
+                    Ok(Err(error)) => failed.push(error),
+                    Err(_) => {
+                        let text = "the launcher panicked: a bug in weir; please report it".to_owned();
+                        failed.push(LaunchError { host: host.clone(), text });
+                    }
+                }
+            }
         }
         let deadline = monotonic() + limit;
-        let mut waiting: Vec<String> = missing.into_iter().cloned().collect();
         while !waiting.is_empty() {
             let Some((host, event)) = self.next(deadline) else {
-                let host = waiting.swap_remove(0);
-                self.kill(&host);
-                return Err(LaunchError { host, text: format!("no hello within {} s", limit.as_secs()) });
+                for host in waiting {
+                    self.kill(&host);
+                    failed.push(LaunchError { host, text: format!("no hello within {} s", limit.as_secs()) });
+                }
+                break;
             };
             let refused = match event {
-                Event::Said(FromAgent::Hello { protocol, version, schema, .. }) => {
-                    message::mismatch(protocol, &version, &schema)
+                Event::Said(FromAgent::Hello { protocol, version, schema, host: report, .. }) => {
+                    if let Some(agent) = self.agents.get_mut(&host) {
+                        agent.report = report;
+                    }
+                    message::mismatch(protocol, &version, &schema, ["there", "here"])
                 }
                 Event::Said(FromAgent::Refused { text }) => Some(text),
                 Event::Said(_) => continue,
                 Event::Lost(lost) => Some(lost.reason),
             };
+            waiting.retain(|name| *name != host);
             if let Some(text) = refused {
                 self.kill(&host);
-                return Err(LaunchError { host, text });
+                failed.push(LaunchError { host, text });
             }
-            waiting.retain(|name| *name != host);
         }
-        Ok(())
+        failed
     }
 
-    /// The next event of any agent before `deadline`. Agents that fell silent are killed and reported as lost here.
+    fn add(&mut self, host: &str, launched: Launched, shares_clock: bool) {
+        self.generation += 1;
+        let (generation, now) = (self.generation, monotonic());
+        let (orders, queue) = channel();
+        let hello = ToAgent::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            schema: weir_core::record::SUMMARY_SCHEMA.to_owned(),
+            host: host.to_owned(),
+        };
+        let _ = orders.send(Order::Say(hello)); // the queue is still ours
+        let (input, output, events) = (launched.input, launched.output, self.events_in.clone());
+        let name = host.to_owned();
+        thread::spawn(move || speak(input, &queue, if shares_clock { None } else { Some(CLOCK_EVERY) }));
+        thread::spawn(move || listen(name, generation, output, &events));
+        let agent = Agent {
+            orders,
+            process: launched.process,
+            heard: now,
+            generation,
+            report: HostReport::default(),
+            burst_left: 0,
+        };
+        self.clocks.insert(host.to_owned(), (!shares_clock).then(Exchanges::default));
+        self.agents.insert(host.to_owned(), agent);
+    }
+
+    /// The next event of any agent before `deadline`. Agents that fell silent are killed and reported as lost here; what
+    /// they say of their clocks is kept here.
     pub fn next(&mut self, deadline: Instant) -> Option<(String, Event)> {
+        match self.held.pop_front() {
+            Some(held) => Some(held),
+            None => self.next_heard(deadline, false),
+        }
+    }
+
+    /// With `clocks_only` it also ends when no burst of exchanges is under way any more.
+    fn next_heard(&mut self, deadline: Instant, clocks_only: bool) -> Option<(String, Event)> {
         loop {
+            if clocks_only && self.agents.values().all(|agent| agent.burst_left == 0) {
+                return None;
+            }
             if let Some(host) = self.silent() {
-                self.kill(&host);
-                let reason = format!("the agent was silent for {} s and was killed", SILENCE_MAX.as_secs());
+                let words = self.end(&host);
+                let reason =
+                    format!("the agent was silent for {} s and was killed{words}", SILENCE_MAX.as_secs());
                 return Some((host.clone(), Event::Lost(AgentLost { host, reason })));
             }
             let now = monotonic();
             let pause = deadline.since(now).min(Duration::from_millis(200));
             match self.events.recv_timeout(pause) {
-                Ok((host, generation, said)) => {
+                Ok(Heard { host, generation, at, said }) => {
                     let Some(agent) =
                         self.agents.get_mut(&host).filter(|agent| agent.generation == generation)
                     else {
@@ -125,9 +209,19 @@ impl Fleet {
                     };
                     agent.heard = monotonic();
                     match said {
+                        Ok(FromAgent::Clock { sent_ns, heard_ns, answered_ns }) => {
+                            let [sent, heard, answered] =
+                                [sent_ns, heard_ns, answered_ns].map(Instant::from_ns);
+                            if let Some(Some(clock)) = self.clocks.get_mut(&host)
+                                && let Some(exchange) = Exchange::new(sent, heard, answered, at)
+                            {
+                                clock.add(exchange);
+                            }
+                            agent.go_on_with_burst();
+                        }
                         Ok(message) => return Some((host, Event::Said(message))),
                         Err(reason) => {
-                            self.kill(&host);
+                            let reason = format!("{reason}{}", self.end(&host));
                             return Some((host.clone(), Event::Lost(AgentLost { host, reason })));
                         }
                     }
@@ -143,6 +237,50 @@ impl Fleet {
         }
     }
 
+    /// Asks every host that has a clock of its own what it says, often enough to know; a second at most.
+    pub fn read_clocks(&mut self) {
+        let own = |host: &String| matches!(self.clocks.get(host), Some(Some(_)));
+        for (_, agent) in self.agents.iter_mut().filter(|(host, _)| own(host)) {
+            agent.burst_left = CLOCK_BURST;
+            let _ = agent.orders.send(Order::AskClock); // if it is gone, `next` will say so
+        }
+        let deadline = monotonic() + CLOCK_BURST_MAX;
+        while let Some(event) = self.next_heard(deadline, true) {
+            self.held.push_back(event);
+        }
+        for agent in self.agents.values_mut() {
+            agent.burst_left = 0;
+        }
+    }
+
+    /// Forgets what clocks said before `at`.
+    pub fn begin_clocks(&mut self, at: Instant) {
+        for clock in self.clocks.values_mut().flatten() {
+            clock.begin(at);
+        }
+    }
+
+    /// What is known of a host's clock now; `None` before it was ever read.
+    pub fn clock_now(&self, host: &str) -> Option<ClockMap> {
+        match self.clocks.get(host)? {
+            None => Some(ClockMap::SHARED),
+            Some(exchanges) => exchanges.best(monotonic()).map(ClockMap::of),
+        }
+    }
+
+    /// A host's clock over a trial that has ended; `None` as `clock_now`.
+    pub fn clock_over(&self, host: &str, from: Instant, to: Instant) -> Option<ClockMap> {
+        match self.clocks.get(host)? {
+            None => Some(ClockMap::SHARED),
+            Some(exchanges) => exchanges.map(from, to),
+        }
+    }
+
+    /// What the agent said of its host.
+    pub fn report(&self, host: &str) -> Option<&HostReport> {
+        self.agents.get(host).map(|agent| &agent.report)
+    }
+
     fn silent(&self) -> Option<String> {
         let now = monotonic();
         self.agents
@@ -153,8 +291,8 @@ impl Fleet {
 
     /// Sends an order. An agent that cannot be written to will be reported as lost by `next`.
     pub fn tell(&mut self, host: &str, order: &ToAgent) {
-        if let Some(agent) = self.agents.get_mut(host) {
-            let _ = write_frame(&mut agent.input, order).and_then(|()| agent.input.flush());
+        if let Some(agent) = self.agents.get(host) {
+            let _ = agent.orders.send(Order::Say(order.clone()));
         }
     }
 
@@ -181,10 +319,19 @@ impl Fleet {
         }
     }
 
+    /// Takes an agent off; what its process has to say about it, after a colon.
+    fn end(&mut self, host: &str) -> String {
+        let Some(mut agent) = self.agents.remove(host) else { return String::new() };
+        agent.process.wait(LAST_WORDS_MAX);
+        let words = agent.process.last_words();
+        agent.process.kill();
+        words.map_or_else(String::new, |words| format!(": {words}"))
+    }
+
     /// Says goodbye to all and reaps them; those that do not leave are killed.
     pub fn disband(&mut self) {
-        for agent in self.agents.values_mut() {
-            let _ = write_frame(&mut agent.input, &ToAgent::Bye).and_then(|()| agent.input.flush());
+        for agent in self.agents.values() {
+            let _ = agent.orders.send(Order::Say(ToAgent::Bye));
         }
         for (_, mut agent) in std::mem::take(&mut self.agents) {
             if !agent.process.wait(Duration::from_millis(500)) {
@@ -202,7 +349,43 @@ impl Drop for Fleet {
     }
 }
 
-fn listen(host: String, generation: u64, output: Box<dyn std::io::Read + Send>, events: &Sender<Tagged>) {
+impl Agent {
+    fn go_on_with_burst(&mut self) {
+        self.burst_left = self.burst_left.saturating_sub(1);
+        if self.burst_left > 0 {
+            let _ = self.orders.send(Order::AskClock); // if it is gone, `next` will say so
+        }
+    }
+}
+
+/// Writes orders as they come and, where the host has a clock of its own, asks for it in the pauses between them. Ends when
+/// the agent is given up, or cannot be written to; why, its output will show.
+fn speak(mut input: Box<dyn Write + Send>, orders: &Receiver<Order>, ask_every: Option<Duration>) {
+    let mut said_hello = false;
+    loop {
+        let order = match ask_every.filter(|_| said_hello) {
+            Some(pause) => match orders.recv_timeout(pause) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) => Order::AskClock,
+                Err(RecvTimeoutError::Disconnected) => return,
+            },
+            None => match orders.recv() {
+                Ok(order) => order,
+                Err(_) => return,
+            },
+        };
+        let message = match order {
+            Order::Say(message) => message,
+            Order::AskClock => ToAgent::Clock { sent_ns: monotonic().as_ns() },
+        };
+        if write_frame(&mut input, &message).is_err() {
+            return;
+        }
+        said_hello = true;
+    }
+}
+
+fn listen(host: String, generation: u64, output: Box<dyn Read + Send>, events: &Sender<Heard>) {
     let mut output = BufReader::with_capacity(1 << 16, output);
     loop {
         let said = match read_frame::<FromAgent>(&mut output, FROM_AGENT_BYTES_MAX) {
@@ -211,7 +394,7 @@ fn listen(host: String, generation: u64, output: Box<dyn std::io::Read + Send>, 
             Err(error) => Err(format!("the agent sent what is no message: {error}")),
         };
         let last = said.is_err();
-        if events.send((host.clone(), generation, said)).is_err() || last {
+        if events.send(Heard { host: host.clone(), generation, at: monotonic(), said }).is_err() || last {
             return;
         }
     }

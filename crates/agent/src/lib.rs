@@ -4,6 +4,7 @@
 //! standard output; no control port is opened and no password kept. An agent whose input ends gives up at once, so a
 //! killed coordinator leaves no load behind.
 
+pub mod clock;
 pub mod fleet;
 pub mod launcher;
 pub mod message;
@@ -12,5 +13,6 @@ pub mod step;
 #[cfg(test)]
 mod tests;
 
+pub use clock::ClockMap;
 pub use fleet::{AgentLost, Event, Fleet};
 pub use message::{FromAgent, PROTOCOL, ToAgent};

@@ -1,11 +1,13 @@
 //! What coordinator and agent say to each other.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 use weir_seams::workload::{Assignment, Outcome, WorkloadError};
 
 /// Number of this set of messages; both ends must speak the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Largest message from the coordinator: assignments of a few hundred flows.
 pub const TO_AGENT_BYTES_MAX: usize = 16 << 20;
 /// Largest message from an agent: series of 16 flows at 1 ms over minutes.
@@ -14,6 +16,23 @@ pub const FROM_AGENT_BYTES_MAX: usize = 512 << 20;
 pub const HEARTBEAT_EVERY: Duration = Duration::from_millis(250);
 /// Silence after which an agent counts as lost. With detection and clean-up a trial fails well within five seconds.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// How often a host with a clock of its own is asked what it says.
+pub const CLOCK_EVERY: Duration = Duration::from_millis(250);
+/// Silence after which an agent that was asked for its clock takes its coordinator for gone, ends its load and itself.
+pub const COORDINATOR_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// What an agent says of the host it is on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostReport {
+    /// The address at which the login that started the agent reached the host.
+    pub reached_at: Option<IpAddr>,
+    /// Addresses by interface, those that are up to carry load: none of the loopback interface, none of one link alone.
+    pub interfaces: BTreeMap<String, Vec<IpAddr>>,
+    /// As `environment.json` has it for one machine.
+    pub environment: serde_json::Map<String, serde_json::Value>,
+}
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
@@ -28,6 +47,8 @@ pub enum ToAgent {
     Stop { task: u64 },
     /// Give up; nothing will be kept.
     Abort { task: u64 },
+    /// What does your clock say? Asked all the time of a host with a clock of its own; also tells it that we are here.
+    Clock { sent_ns: u64 },
     /// End the agent.
     Bye,
 }
@@ -41,6 +62,9 @@ pub enum FromAgent {
         schema: String,
         process: u32,
         monotonic_ns: u64,
+        /// Agents of other versions may not say it; their version is refused in words.
+        #[serde(default)]
+        host: HostReport,
     },
     /// Version or schema differ; nothing was started.
     Refused {
@@ -49,6 +73,12 @@ pub enum FromAgent {
     Prepared {
         task: u64,
         address: Option<String>,
+    },
+    /// The question's instant on its asker's clock; when it was heard and when answered, on the host's.
+    Clock {
+        sent_ns: u64,
+        heard_ns: u64,
+        answered_ns: u64,
     },
     /// Payload bytes or operations of each task so far.
     Heartbeat {
@@ -65,24 +95,26 @@ pub enum FromAgent {
     },
 }
 
-/// Why the two ends cannot work together; `None` when they can.
-pub fn mismatch(protocol: u32, version: &str, schema: &str) -> Option<String> {
-    let own_version = env!("CARGO_PKG_VERSION");
-    let own_schema = weir_core::record::SUMMARY_SCHEMA;
-    if protocol != PROTOCOL {
-        return Some(format!(
-            "the agent protocol is {protocol} there and {PROTOCOL} here; install weir {own_version} on both"
-        ));
-    }
-    if version != own_version {
-        return Some(format!(
-            "weir is {version} there and {own_version} here; install the same version on both"
-        ));
-    }
-    if schema != own_schema {
-        return Some(format!(
-            "results are {schema} there and {own_schema} here; install the same version on both"
-        ));
-    }
-    None
+/// Why the two ends cannot work together; `None` when they can. `at` says where the other's versions and ours are.
+pub fn mismatch(protocol: u32, version: &str, schema: &str, at: [&str; 2]) -> Option<String> {
+    let [there, here] = at;
+    let (own_version, own_schema) = (env!("CARGO_PKG_VERSION"), weir_core::record::SUMMARY_SCHEMA);
+    let (version, schema) = (shown(version), shown(schema));
+    let differ = if version != own_version {
+        format!("weir is {version} {there} and {own_version} {here}")
+    } else if protocol != PROTOCOL {
+        format!("weir {version} speaks agent protocol {protocol} {there} and {PROTOCOL} {here}")
+    } else if schema != own_schema {
+        format!("results are {schema} {there} and {own_schema} {here}")
+    } else {
+        return None;
+    };
+    Some(format!(
+        "{differ}; install the same version on both, or leave `agent` out of [hosts]: then this one is copied there"
+    ))
+}
+
+/// A text from the other end as it may stand in a message: short, and nothing that steers a terminal.
+fn shown(text: &str) -> String {
+    text.chars().take(40).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

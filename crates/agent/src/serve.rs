@@ -1,9 +1,9 @@
 //! The agent itself: `weir agent`, reading orders from standard input.
 
-use crate::message::{self, FromAgent, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent};
+use crate::message::{self, FromAgent, HostReport, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use weir_core::Instant;
@@ -26,6 +26,16 @@ struct Shared<W: Write + Send> {
     tasks: Mutex<BTreeMap<u64, Slot>>,
     /// Set when the coordinator is gone or said `Bye`.
     ended: AtomicBool,
+    /// When the coordinator last asked for the clock; 0: never, and then its silence means nothing.
+    asked_ns: AtomicU64,
+}
+
+/// What the program around an agent gives it.
+pub struct Host {
+    pub report: HostReport,
+    /// Ends the process: called when the coordinator, that kept asking for the clock, has fallen silent while its stream
+    /// stays open, as a connection that was cut without a word does.
+    pub abandon: fn(),
 }
 
 impl<W: Write + Send> Shared<W> {
@@ -33,6 +43,15 @@ impl<W: Write + Send> Shared<W> {
     fn say(&self, message: &FromAgent) {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         if write_frame(&mut *output, message).and_then(|()| output.flush()).is_err() {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+    }
+    /// Answers at once, between other messages: the time that one of them takes is not the clock's.
+    fn tell_clock(&self, sent_ns: u64, heard: Instant) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered_ns = monotonic().as_ns();
+        let answer = FromAgent::Clock { sent_ns, heard_ns: heard.as_ns(), answered_ns };
+        if write_frame(&mut *output, &answer).is_err() {
             self.ended.store(true, Ordering::Relaxed);
         }
     }
@@ -46,7 +65,7 @@ impl<W: Write + Send> Shared<W> {
 }
 
 /// Serves one coordinator until it says `Bye` or its stream ends. Returns the process's exit status.
-pub fn serve<R, W>(mut input: R, output: W, workloads: &'static [WorkloadEntry]) -> i32
+pub fn serve<R, W>(mut input: R, output: W, workloads: &'static [WorkloadEntry], host: Host) -> i32
 where
     R: Read,
     W: Write + Send + 'static,
@@ -55,10 +74,13 @@ where
         output: Mutex::new(output),
         tasks: Mutex::default(),
         ended: AtomicBool::new(false),
+        asked_ns: AtomicU64::new(0),
     });
     match read_frame::<ToAgent>(&mut input, TO_AGENT_BYTES_MAX) {
         Ok(Some(ToAgent::Hello { protocol, version, schema, .. })) => {
-            if let Some(text) = message::mismatch(protocol, &version, &schema) {
+            if let Some(text) =
+                message::mismatch(protocol, &version, &schema, ["at the coordinator", "at the agent"])
+            {
                 shared.say(&FromAgent::Refused { text });
                 return 2;
             }
@@ -81,18 +103,15 @@ where
         schema: weir_core::record::SUMMARY_SCHEMA.to_owned(),
         process: std::process::id(),
         monotonic_ns: monotonic().as_ns(),
+        host: host.report,
     });
     let heart = thread::spawn({
         let shared = Arc::clone(&shared);
-        move || beat(&shared)
+        move || beat(&shared, host.abandon)
     });
     let status = obey(&mut input, &shared, workloads);
     shared.ended.store(true, Ordering::Relaxed);
-    for slot in shared.tasks().values() {
-        if let Slot::Running(control) = slot {
-            control.abort();
-        }
-    }
+    abort_all(&shared);
     heart.thread().unpark();
     let _ = heart.join();
     status
@@ -137,6 +156,11 @@ fn obey<R: Read, W: Write + Send + 'static>(
                     tasks.remove(&task);
                 }
             }
+            Ok(Some(ToAgent::Clock { sent_ns })) => {
+                let heard = monotonic();
+                shared.asked_ns.store(heard.as_ns(), Ordering::Relaxed);
+                shared.tell_clock(sent_ns, heard);
+            }
             Ok(Some(ToAgent::Bye)) | Ok(None) => return 0,
             Ok(Some(ToAgent::Hello { .. })) => {
                 shared.say(&FromAgent::Refused { text: "a second hello".to_owned() });
@@ -146,6 +170,14 @@ fn obey<R: Read, W: Write + Send + 'static>(
                 shared.say(&FromAgent::Refused { text: format!("unreadable order: {error}") });
                 return 2;
             }
+        }
+    }
+}
+
+fn abort_all<W: Write + Send>(shared: &Shared<W>) {
+    for slot in shared.tasks().values() {
+        if let Slot::Running(control) = slot {
+            control.abort();
         }
     }
 }
@@ -198,8 +230,13 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
     });
 }
 
-fn beat<W: Write + Send>(shared: &Shared<W>) {
+fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
     while !shared.ended.load(Ordering::Relaxed) {
+        let asked = Instant::from_ns(shared.asked_ns.load(Ordering::Relaxed));
+        if asked > Instant::ZERO && monotonic().since(asked) > message::COORDINATOR_SILENCE_MAX {
+            abort_all(shared);
+            abandon();
+        }
         let progress = shared
             .tasks()
             .iter()

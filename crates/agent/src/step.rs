@@ -3,10 +3,12 @@
 //! waiting → preparing, stage by stage → ready → running → done. Steps follow each other or start at their own time;
 //! a step whose agent is lost fails with the reason and the others go on.
 
+use crate::clock::ClockMap;
 use crate::fleet::{Event, Fleet};
 use crate::message::{FromAgent, ToAgent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use weir_core::hosts::PortRange;
 use weir_core::scenario::StepStart;
 use weir_core::{Instant, Values};
 use weir_seams::workload::{Assignment, Estimate, Outcome, Peer, StepRequest, Workload};
@@ -14,12 +16,16 @@ use weir_sys::clock::monotonic;
 
 /// From the order to the agreed instant: long enough for the order to reach every agent on a busy machine.
 const START_LEAD: Duration = Duration::from_millis(40);
+/// What a slow path to an agent may add to that.
+const START_LEAD_MAX: Duration = Duration::from_secs(2);
 /// Preparing connects and proves keys; a path with heavy loss needs retries of the kernel's own.
 const PREPARE_MAX: Duration = Duration::from_secs(20);
 /// After the planned end of a step: its drain, bounded by the workload itself to less than this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// A step bounded by bytes or count may take as long as it likes while it moves.
 const STANDSTILL_MAX: Duration = Duration::from_secs(20);
+
+const NO_CLOCK: &str = "its clock was never read: the agent answered no question about it";
 
 /// A step, ready to be carried out.
 pub struct StepJob<'a> {
@@ -30,6 +36,8 @@ pub struct StepJob<'a> {
     pub pairs: Vec<(Peer, Peer)>,
     pub start: StepStart,
     pub estimate: Estimate,
+    /// Where the tasks of a host may listen, by host name; any free port where nothing is said.
+    pub data_ports: &'a BTreeMap<String, PortRange>,
 }
 
 /// What came of a step.
@@ -112,8 +120,9 @@ pub fn run_trial(
                 .workload
                 .assignments(&request)
                 .into_iter()
-                .map(|assignment| {
+                .map(|mut assignment| {
                     task += 1;
+                    assignment.data_ports = job.data_ports.get(&assignment.host).copied();
                     (task, assignment)
                 })
                 .collect();
@@ -129,9 +138,38 @@ pub fn run_trial(
         })
         .collect();
     fleet.forgive();
+    let begun = monotonic();
+    fleet.begin_clocks(begun);
+    fleet.read_clocks();
     let mut trial = Trial { fleet, observer, trial_start: None };
     trial.run(&mut steps);
-    steps.into_iter().map(|step| step.result).collect()
+    let (from, to) = (trial.trial_start.unwrap_or(begun), monotonic());
+    fleet.read_clocks();
+    let mut results: Vec<StepResult> = steps.into_iter().map(|step| step.result).collect();
+    for result in &mut results {
+        to_our_clock(fleet, result, from, to);
+    }
+    results
+}
+
+/// Moves what hosts timed by their own clocks to ours. What `derive` keeps to itself stays as it is: it holds only
+/// differences within one host.
+fn to_our_clock(fleet: &Fleet, result: &mut StepResult, from: Instant, to: Instant) {
+    for outcome in &mut result.outcomes {
+        let Some(clock) = fleet.clock_over(&outcome.host, from, to) else {
+            result.failure.get_or_insert_with(|| format!("host {}: {NO_CLOCK}", outcome.host));
+            continue;
+        };
+        if clock == ClockMap::SHARED {
+            continue;
+        }
+        let ours = |ns: u64| u64::try_from(clock.to_ours_ns(i128::from(ns))).unwrap_or(0);
+        outcome.started_ns = ours(outcome.started_ns);
+        outcome.ended_ns = ours(outcome.ended_ns);
+        for t in outcome.series.iter_mut().flat_map(|series| &mut series.t_ns) {
+            *t = clock.to_ours_ns(i128::from(*t));
+        }
+    }
 }
 
 struct Trial<'a> {
@@ -200,14 +238,14 @@ impl Trial<'_> {
                 .filter(|step| waits_for_clock(step))
                 .all(|step| matches!(step.phase, Phase::Ready | Phase::Done))
         {
-            let at = monotonic() + START_LEAD;
+            let at = monotonic() + self.start_lead(steps);
             self.trial_start = Some(at);
             self.observer.trial_starts(at);
         }
         let Some(trial_start) = self.trial_start else { return };
         for index in 0..steps.len() {
             if matches!(steps[index].phase, Phase::Ready) {
-                let soonest = monotonic() + START_LEAD;
+                let soonest = monotonic() + self.start_lead(steps);
                 let at = match steps[index].job.start {
                     StepStart::At(offset) => (trial_start + offset).max(soonest),
                     StepStart::After(None) => trial_start,
@@ -216,6 +254,16 @@ impl Trial<'_> {
                 self.start(steps, index, at);
             }
         }
+    }
+
+    /// From the order to the agreed instant: longer where an order is longer on its way.
+    fn start_lead(&self, steps: &[Running<'_>]) -> Duration {
+        let hosts: BTreeSet<&String> =
+            steps.iter().flat_map(|step| &step.assignments).map(|(_, assignment)| &assignment.host).collect();
+        let clocks = hosts.into_iter().filter_map(|host| self.fleet.clock_now(host));
+        // The uncertainty is half of a round trip.
+        let longest_ns = clocks.map(|clock| clock.uncertainty_ns()).max().unwrap_or(0);
+        START_LEAD + Duration::from_nanos(longest_ns.saturating_mul(4)).min(START_LEAD_MAX)
     }
 
     fn prepare(&mut self, steps: &mut [Running<'_>], index: usize, from_stage: u8) {
@@ -257,8 +305,14 @@ impl Trial<'_> {
     fn start(&mut self, steps: &mut [Running<'_>], index: usize, at: Instant) {
         let step = &mut steps[index];
         self.observer.step_starts(index, at);
+        let mut unknown = None;
         for (task, assignment) in &step.assignments {
-            self.fleet.tell(&assignment.host, &ToAgent::Start { task: *task, at_ns: at.as_ns() });
+            let Some(clock) = self.fleet.clock_now(&assignment.host) else {
+                unknown = Some(assignment.host.clone());
+                continue;
+            };
+            let at_ns = clock.to_host(at).as_ns();
+            self.fleet.tell(&assignment.host, &ToAgent::Start { task: *task, at_ns });
         }
         step.result.started = Some(at);
         step.phase = Phase::Running {
@@ -267,6 +321,9 @@ impl Trial<'_> {
             moved: at,
             done: 0,
         };
+        if let Some(host) = unknown {
+            self.fail(steps, index, format!("host {host}: {NO_CLOCK}"));
+        }
     }
 
     fn hear(&mut self, steps: &mut [Running<'_>], message: FromAgent) {
@@ -333,7 +390,7 @@ impl Trial<'_> {
                     self.fail(steps, index, format!("an agent refused an order: {text}"));
                 }
             }
-            FromAgent::Hello { .. } => {}
+            FromAgent::Hello { .. } | FromAgent::Clock { .. } => {}
         }
     }
 

@@ -1,9 +1,10 @@
 //! Agents in threads, over pipes, with workloads that misbehave.
 
 use crate::fleet::{Event, Fleet};
-use crate::message::{FromAgent, PROTOCOL, ToAgent};
-use crate::serve::serve;
+use crate::message::{FromAgent, HostReport, PROTOCOL, ToAgent};
+use crate::serve::{Host, serve};
 use crate::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use std::collections::BTreeMap;
 use std::io::{Write, pipe};
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
@@ -40,6 +41,7 @@ impl Workload for Fake {
             role: role.to_owned(),
             values: request.values.clone(),
             peers: Default::default(),
+            data_ports: None,
             key: request.key.to_owned(),
             body: request.step.into(),
         };
@@ -102,6 +104,15 @@ impl Process for NoProcess {
     }
 }
 
+fn hello(version: String, schema: String) -> FromAgent {
+    let host = HostReport::default();
+    FromAgent::Hello { protocol: PROTOCOL, version, schema, process: 1, monotonic_ns: 0, host }
+}
+
+fn nowhere() -> Host {
+    Host { report: HostReport::default(), abandon: || {} }
+}
+
 /// Agents that are threads; what the host named `silent`, `garbage` or `old` does is in its name.
 struct Threads;
 impl Launcher for Threads {
@@ -117,15 +128,17 @@ impl Launcher for Threads {
             "garbage" => answers.write_all(&[0xff; 4096]).unwrap(),
             "old" => {
                 let (version, schema) = ("0.0.0".to_owned(), weir_core::record::SUMMARY_SCHEMA.to_owned());
-                let hello =
-                    FromAgent::Hello { protocol: PROTOCOL, version, schema, process: 1, monotonic_ns: 0 };
+                let hello = hello(version, schema);
                 write_frame(&mut answers, &hello).unwrap();
             }
             _ => {
-                serve(orders, answers, FAKES);
+                serve(orders, answers, FAKES, nowhere());
             }
         });
         Ok(Launched { input: Box::new(input), output: Box::new(output), process: Box::new(NoProcess) })
+    }
+    fn shares_clock(&self, _host: &str) -> bool {
+        true
     }
 }
 
@@ -156,8 +169,8 @@ impl Observer for Quiet {
 fn run_steps(names: &[&str], observer: &mut Quiet) -> Vec<StepResult> {
     let mut fleet = Fleet::default();
     let hosts = ["a-0".to_owned(), "b-0".to_owned()];
-    fleet.launch(&Threads, &hosts, Duration::from_secs(5)).unwrap();
-    let values = Values::default();
+    assert!(fleet.launch(&Threads, &hosts, Duration::from_secs(5)).is_empty());
+    let (values, any_port) = (Values::default(), BTreeMap::new());
     let peer = |host: &str| Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
     let jobs: Vec<StepJob<'_>> = names
         .iter()
@@ -170,6 +183,7 @@ fn run_steps(names: &[&str], observer: &mut Quiet) -> Vec<StepResult> {
             pairs: vec![(peer("a-0"), peer("b-0"))],
             start: StepStart::After(index.checked_sub(1)),
             estimate: Fake.estimate(&values, 1, Duration::ZERO).unwrap(),
+            data_ports: &any_port,
         })
         .collect();
     run_trial(&mut fleet, &jobs, "00", 1, observer)
@@ -213,7 +227,7 @@ fn an_interruption_drains_what_runs_and_skips_what_has_not_begun() {
 
 fn launch_alone(host: &str) -> LaunchError {
     let mut fleet = Fleet::default();
-    fleet.launch(&Threads, &[host.to_owned()], Duration::from_secs(1)).unwrap_err()
+    fleet.launch(&Threads, &[host.to_owned()], Duration::from_secs(1)).remove(0)
 }
 
 #[test]
@@ -233,17 +247,19 @@ fn an_agent_that_falls_silent_is_lost_within_five_seconds() {
             thread::spawn(move || {
                 let version = env!("CARGO_PKG_VERSION").to_owned();
                 let schema = weir_core::record::SUMMARY_SCHEMA.to_owned();
-                let hello =
-                    FromAgent::Hello { protocol: PROTOCOL, version, schema, process: 1, monotonic_ns: 0 };
+                let hello = hello(version, schema);
                 write_frame(&mut answers, &hello).unwrap();
                 thread::sleep(Duration::from_secs(20)); // as if stopped by SIGSTOP
                 drop(orders);
             });
             Ok(Launched { input: Box::new(input), output: Box::new(output), process: Box::new(NoProcess) })
         }
+        fn shares_clock(&self, _host: &str) -> bool {
+            true
+        }
     }
     let mut fleet = Fleet::default();
-    fleet.launch(&Stops, &["a-0".to_owned()], Duration::from_secs(5)).unwrap();
+    assert!(fleet.launch(&Stops, &["a-0".to_owned()], Duration::from_secs(5)).is_empty());
     let Some((host, Event::Lost(lost))) = fleet.next(monotonic() + Duration::from_secs(5)) else {
         panic!("silence was not noticed");
     };
@@ -258,7 +274,7 @@ fn orders_that_are_no_messages_end_the_agent_with_a_reason() {
         [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], &[3, 0, 0, 0, b'{', b'}', b'}'], &[200, 0, 0, 0, b'{']]
     {
         let (mut answers, output) = pipe().unwrap();
-        assert_eq!(serve(bytes, output, FAKES), 2);
+        assert_eq!(serve(bytes, output, FAKES, nowhere()), 2);
         let said = weir_transport::frame::read_frame::<FromAgent>(&mut answers, 1 << 16).unwrap().unwrap();
         assert!(matches!(said, FromAgent::Refused { .. }), "{said:?}");
     }
@@ -267,7 +283,7 @@ fn orders_that_are_no_messages_end_the_agent_with_a_reason() {
     write_frame(&mut hello, &ToAgent::Hello { protocol: PROTOCOL, version, schema, host: "h".to_owned() })
         .unwrap();
     let (mut answers, output) = pipe().unwrap();
-    assert_eq!(serve(&hello[..], output, FAKES), 2);
+    assert_eq!(serve(&hello[..], output, FAKES, nowhere()), 2);
     let said = weir_transport::frame::read_frame::<FromAgent>(&mut answers, 1 << 16).unwrap().unwrap();
     let FromAgent::Refused { text } = said else { panic!("{said:?}") };
     assert!(text.contains("9.9.9"), "{text}");

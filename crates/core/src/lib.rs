@@ -3,6 +3,7 @@
 
 pub mod evidence;
 pub mod fabric_page;
+pub mod hosts;
 pub mod judge;
 pub mod metric;
 pub mod model;

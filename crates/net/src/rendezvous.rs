@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_core::hosts::PortRange;
 use weir_seams::workload::{Assignment, Control, StepRequest, WorkloadError};
 use weir_transport::gate::{Gate, GateLimits};
 use weir_transport::handshake::{self, Mode, Status};
@@ -95,6 +96,7 @@ pub fn assignments(
                 role: if stage == 0 { ACCEPT } else { CONNECT }.to_owned(),
                 values: request.values.clone(),
                 peers: BTreeMap::new(),
+                data_ports: None,
                 key: request.key.to_owned(),
                 body: serde_json::to_value(body).expect("names and numbers are JSON"),
             }
@@ -130,13 +132,16 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// Listens at a free port of the host's data address.
+    /// Listens at a free port of the host's data address, within its `data_ports` if it has some.
     pub fn listen(assignment: &Assignment, options: &TcpOptions) -> Result<Acceptor, WorkloadError> {
         let body = Body::of(assignment)?;
         let key = key_of(assignment)?;
         let host = &assignment.host;
         let stop = |error: std::io::Error| WorkloadError::stop(format!("host {host}: {error}"));
-        let listener = tcp::listen(SocketAddr::new(body.address, 0), Some(options)).map_err(stop)?;
+        let listener = PortRange::bind(assignment.data_ports, |port| {
+            tcp::listen(SocketAddr::new(body.address, port), Some(options))
+        })
+        .map_err(stop)?;
         let address = listener.local_addr().map_err(stop)?;
         let shared = Arc::new(Shared {
             arrivals: Mutex::default(),

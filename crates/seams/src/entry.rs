@@ -22,4 +22,6 @@ pub enum Need {
     Root,
     /// `/dev/net/tun`.
     Tun,
+    /// `ssh`, the OpenSSH client, 8.4 or later.
+    SshClient,
 }

@@ -26,8 +26,16 @@ pub trait Process: Send {
     fn kill(&mut self);
     /// Waits up to `limit` for it to end by itself; true if it did.
     fn wait(&mut self, limit: std::time::Duration) -> bool;
+    /// Why it ended, or what it complained about, as far as is known: asked when its agent is lost.
+    fn last_words(&mut self) -> Option<String> {
+        None
+    }
 }
 
-pub trait Launcher {
+/// `Sync`: many hosts are launched at the same time.
+pub trait Launcher: Sync {
+    /// Returns once the streams are the agent's own, or it is known that they never will be; bounded by the launcher.
     fn launch(&self, host: &str) -> Result<Launched, LaunchError>;
+    /// True where the agent reads the same monotonic clock as we.
+    fn shares_clock(&self, host: &str) -> bool;
 }

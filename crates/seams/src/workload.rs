@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use thiserror::Error;
+use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
 use weir_core::{Instant, Values};
@@ -31,6 +32,9 @@ pub struct Assignment {
     /// Where prepared tasks of lower stages may be reached, by host name: filled in by the coordinator.
     #[serde(default)]
     pub peers: BTreeMap<String, String>,
+    /// Where this host's tasks may listen; `None`: any free port. Filled in by the coordinator.
+    #[serde(default)]
+    pub data_ports: Option<PortRange>,
     /// Secret of this run, hexadecimal; both ends prove that they know it before a byte is measured.
     pub key: String,
     /// The workload's own further details.

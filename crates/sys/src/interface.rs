@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// `ARPHRD_NONE`: no link-layer addresses; TUN devices have it.
 pub const HARDWARE_NONE: u16 = 0xfffe;
@@ -13,6 +13,7 @@ pub struct Interface {
     /// `ARPHRD_…`; `None` when the kernel did not tell.
     pub hardware_type: Option<u16>,
     pub ipv4: Vec<Ipv4Addr>,
+    pub ipv6: Vec<Ipv6Addr>,
 }
 
 /// All interfaces by name.
@@ -42,6 +43,11 @@ pub fn interfaces() -> io::Result<BTreeMap<String, Interface>> {
                     // Safety: the family says that it is a `sockaddr_in`; it may not be aligned as one.
                     let v4: libc::sockaddr_in = unsafe { std::ptr::read_unaligned(entry.ifa_addr.cast()) };
                     interface.ipv4.push(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()));
+                }
+                libc::AF_INET6 => {
+                    // Safety: the family says that it is a `sockaddr_in6`; it may not be aligned as one.
+                    let v6: libc::sockaddr_in6 = unsafe { std::ptr::read_unaligned(entry.ifa_addr.cast()) };
+                    interface.ipv6.push(Ipv6Addr::from(v6.sin6_addr.s6_addr));
                 }
                 _ => {}
             }

@@ -58,6 +58,20 @@ pub static METRICS: &[Metric] = &[
         unit: "s",
         better: Better::Lower,
         scope: Scope::Trial,
-        definition: "latest minus earliest start of the step over its hosts, by their own clocks",
+        definition: "latest minus earliest start of the step over its hosts, on the coordinator's clock",
+    },
+    Metric {
+        name: "control.clock_uncertainty_seconds",
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Host,
+        definition: "how far the times of a host with a clock of its own can be from the coordinator's, over the trial",
+    },
+    Metric {
+        name: "control.clock_drift_ratio",
+        unit: "1",
+        better: Better::Neither,
+        scope: Scope::Host,
+        definition: "what a host's own clock gained on the coordinator's over the trial, against the trial's length",
     },
 ];

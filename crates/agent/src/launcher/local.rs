@@ -20,6 +20,10 @@ impl Launcher for LocalLauncher {
         }
         start(spawn, host)
     }
+
+    fn shares_clock(&self, _host: &str) -> bool {
+        true
+    }
 }
 
 /// Starts a prepared agent and takes its streams.

@@ -1,10 +1,14 @@
 //! How agents get to hosts.
 
+mod image;
 pub mod lab;
 pub mod local;
+pub mod ssh;
+mod ssh_words;
 
 pub use lab::LabLauncher;
 pub use local::LocalLauncher;
+pub use ssh::SshLauncher;
 
 use weir_seams::Entry;
 use weir_seams::entry::Need;
@@ -23,6 +27,13 @@ pub static LAUNCHERS: &[Entry<()>] = &[
         about: "starts the agent on this machine as it is, for measuring weir itself",
         params: &[],
         needs: &[],
+        build: (),
+    },
+    Entry {
+        name: "ssh",
+        about: "logs in with the system's OpenSSH client and starts the agent there, copied if none is named",
+        params: &[],
+        needs: &[Need::SshClient],
         build: (),
     },
 ];

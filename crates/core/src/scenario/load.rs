@@ -340,6 +340,7 @@ fn one(
         case: case_name.map(str::to_owned),
         parameters,
         topology,
+        hosts: None,
         steps,
         faults,
         published,

@@ -58,7 +58,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-/// One lab with one set of parameters; all steps run in it, one trial after the other.
+/// One lab, or the same real hosts, with one set of parameters; all steps run in it, one trial after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     /// `case` and parameters, `as-built/pairs=9`; empty text when there is only one.
@@ -66,11 +66,36 @@ pub struct Configuration {
     pub case: Option<String>,
     /// Swept parameters by dimension name, and what the case sets, by last word of the path.
     pub parameters: BTreeMap<String, Value>,
+    /// Of real hosts: their names and sites, without links.
     pub topology: Topology,
+    /// Real hosts in the order of the topology's; `None` for a lab.
+    pub hosts: Option<Vec<RealHost>>,
     pub steps: Vec<Step>,
     pub faults: Vec<Fault>,
     /// `metric.statistic` to value in the metric's base unit.
     pub published: BTreeMap<String, f64>,
+}
+
+/// A host of `[hosts]`. No text of it begins with `-` or has a letter that a shell would read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealHost {
+    /// `SITE-NUMBER`
+    pub name: String,
+    /// Where its launcher reaches it: a name or an address, without brackets.
+    pub address: String,
+    /// Port of its ssh server; the launcher's own choice unless given.
+    pub port: Option<u16>,
+    /// A name of `weir list launcher`.
+    pub launcher: String,
+    pub user: Option<String>,
+    /// Hosts to go over, as `ssh -J` takes them.
+    pub jump: Option<String>,
+    /// The weir program there; looked for, and copied over if it is missing, unless given.
+    pub agent: Option<String>,
+    /// The interface whose address the data goes to; that of `address` unless given.
+    pub data_interface: Option<String>,
+    /// Ports that data connections may be accepted on, first and last; any unless given.
+    pub data_ports: Option<[u16; 2]>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

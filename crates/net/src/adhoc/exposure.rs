@@ -37,7 +37,11 @@ mod tests {
     #[test]
     fn only_a_labs_tun_device_passes_for_a_lab() {
         let inside = Ipv4Addr::new(10, 64, 0, 1);
-        let device = |hardware, address| Interface { hardware_type: Some(hardware), ipv4: vec![address] };
+        let device = |hardware, address| Interface {
+            hardware_type: Some(hardware),
+            ipv4: vec![address],
+            ..Interface::default()
+        };
         let all = |name: &str, device| {
             BTreeMap::from([("lo".to_owned(), Interface::default()), (name.to_owned(), device)])
         };

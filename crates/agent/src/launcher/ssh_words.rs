@@ -1,0 +1,140 @@
+//! From what an ssh client complains about to one message that says what to do.
+
+use std::process::ExitStatus;
+use weir_core::scenario::RealHost;
+
+/// Lines of a client's complaint that are shown, and characters of each.
+const LINES_MAX: usize = 6;
+const LINE_CHARS_MAX: usize = 300;
+
+/// What was said, fit to be shown: the last lines, on one line, without frames and without anything that steers a terminal.
+/// `None` when nothing was said.
+pub fn quoted(said: &str) -> Option<String> {
+    let lines: Vec<String> = said
+        .lines()
+        .map(|line| line.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect::<String>())
+        .map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()).to_owned())
+        .filter(|line| !line.is_empty())
+        .collect();
+    let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    (!shown.is_empty()).then(|| shown.join(" / "))
+}
+
+/// Why a client ended before there was an agent. `by_hand` is the command a person would type.
+pub fn explain(said: &str, status: Option<ExitStatus>, host: &RealHost, by_hand: &str) -> String {
+    let quote = quoted(said);
+    let advice = advice(said, status.and_then(|status| status.code()), host, by_hand);
+    let ended = status.map_or_else(
+        || "the ssh client fell silent".to_owned(),
+        |status| format!("the ssh client ended with {}", weir_sys::process::describe(status)),
+    );
+    match (quote, advice) {
+        (Some(quote), Some(advice)) => format!("{advice}\n  ssh said: {quote}"),
+        (Some(quote), None) => format!("{ended}; ssh said: {quote}\n  try by hand: {by_hand} true"),
+        (None, Some(advice)) => format!("{advice} ({ended})"),
+        (None, None) => format!("{ended} and said nothing; try by hand: {by_hand} true"),
+    }
+}
+
+fn advice(said: &str, code: Option<i32>, host: &RealHost, by_hand: &str) -> Option<String> {
+    let has = |text: &str| said.contains(text);
+    if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        return Some(format!(
+            "its host key is not the one known here: another machine may be answering. If it was installed anew, remove the \
+             old key (ssh-keygen -R {}) and log in once by hand: {by_hand}",
+            host.address
+        ));
+    }
+    if has("Host key verification failed") || has("host key is known") {
+        return Some(format!(
+            "its host key is not known here, and weir takes none on trust: log in once by hand, compare the fingerprint and \
+             accept it: {by_hand}{}",
+            if host.jump.is_some() { " (through the jump host, whose key must be known too)" } else { "" }
+        ));
+    }
+    if has("Permission denied (") || has("Too many authentication failures") {
+        return Some(format!(
+            "no key of yours is accepted there, and weir never asks for a password: load it (ssh-add), install it \
+             (ssh-copy-id), or set `user`; this must work: ssh -o BatchMode=yes {} true",
+            by_hand.trim_start_matches("ssh ")
+        ));
+    }
+    if has("Could not resolve hostname") {
+        return Some("its address has no entry in the name service: correct `address` in [hosts]".to_owned());
+    }
+    let unreachable =
+        ["Connection refused", "timed out", "No route to host", "Network is unreachable", "Connection reset"];
+    if unreachable.iter().any(|text| has(text)) {
+        return Some(format!(
+            "it cannot be reached: is it up, does sshd listen there, is a firewall or a jump host (`jump`) between? Try: {by_hand}"
+        ));
+    }
+    match (&host.agent, code) {
+        (Some(path), Some(126 | 127)) => Some(format!(
+            "{path} is no program that can be run there: install weir {} there, correct `agent`, or leave it out and this \
+             one is copied",
+            env!("CARGO_PKG_VERSION")
+        )),
+        (None, Some(1 | 126 | 127)) if has("GLIBC") || has("exec") || has("denied") => Some(
+            "the copied agent cannot be run there (an older C library, or a home without the right to execute?): install weir \
+             there and name it with `agent`"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn told(said: &str, code: i32, agent: Option<&str>) -> String {
+        let mut host = RealHost::new("a-0", "far");
+        host.agent = agent.map(str::to_owned);
+        explain(said, Some(ExitStatus::from_raw(code << 8)), &host, "ssh me@far")
+    }
+
+    // Spec: agent-protocol.md#ssh-5
+    #[test]
+    fn each_way_to_fail_says_what_to_do_and_keeps_the_clients_words() {
+        for (said, code, agent, wanted) in [
+            ("Host key verification failed.", 255, None, "log in once by hand"),
+            (
+                "No ED25519 host key is known for far and you have requested strict checking.",
+                255,
+                None,
+                "log in once",
+            ),
+            ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", 255, None, "ssh-keygen -R far"),
+            ("me@far: Permission denied (publickey).", 255, None, "ssh -o BatchMode=yes me@far true"),
+            (
+                "ssh: Could not resolve hostname far: Name or service not known",
+                255,
+                None,
+                "correct `address`",
+            ),
+            ("ssh: connect to host far port 22: Connection refused", 255, None, "cannot be reached"),
+            ("ssh: connect to host far port 22: Connection timed out", 255, None, "cannot be reached"),
+            ("sh: 1: exec: /opt/weir: not found", 127, Some("/opt/weir"), "leave it out"),
+            ("/x: version `GLIBC_2.99' not found", 1, None, "older C library"),
+        ] {
+            let text = told(said, code, agent);
+            assert!(text.contains(wanted), "{said:?} became {text:?}");
+            let kept = said.trim_matches(|c| c == '@' || c == ' ');
+            assert!(text.contains(kept), "{said:?} is not in {text:?}");
+        }
+        let strange = told("kex_exchange: something new", 255, None);
+        assert!(strange.contains("something new") && strange.contains("by hand"), "{strange}");
+        assert!(told("", 255, None).contains("said nothing"));
+    }
+
+    #[test]
+    fn what_the_far_side_says_cannot_steer_the_terminal_or_fill_it() {
+        let hostile = format!("\u{1b}[2J\u{7}owned\r{}\n", "x".repeat(100_000));
+        let text = quoted(&hostile.repeat(50)).unwrap();
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+        assert!(text.len() < 4000, "{} bytes", text.len());
+        assert_eq!(quoted("\n \n@@@@\n"), None);
+    }
+}
