@@ -29,6 +29,10 @@ pub struct TcpOptions {
     pub mss: Option<u64>,
     #[serde(default)]
     pub nodelay: bool,
+    /// A congestion control that only the privileged may choose here leaves the socket with the kernel's own instead of
+    /// being an error; `granted` tells.
+    #[serde(default)]
+    pub or_as_allowed: bool,
 }
 
 impl Default for TcpOptions {
@@ -40,6 +44,7 @@ impl Default for TcpOptions {
             receive_buffer: None,
             mss: None,
             nodelay: false,
+            or_as_allowed: false,
         }
     }
 }
@@ -60,6 +65,7 @@ impl TcpOptions {
             receive_buffer: tcp.size("receive_buffer").map(|size| size.0),
             mss: tcp.size("mss").map(|size| size.0),
             nodelay: tcp.flag("nodelay").unwrap_or(false),
+            or_as_allowed: false,
         }
     }
 
@@ -110,7 +116,10 @@ impl TcpOptions {
         }
         socket::set_nodelay(socket, self.nodelay)
             .map_err(|error| OptionError(format!("tcp.nodelay is refused by the kernel: {error}")))?;
-        socket::set_congestion(socket, &self.congestion).map_err(|error| self.congestion_refused(&error))
+        match socket::set_congestion(socket, &self.congestion) {
+            Err(error) if self.or_as_allowed && error.kind() == ErrorKind::PermissionDenied => Ok(()),
+            set => set.map_err(|error| self.congestion_refused(&error)),
+        }
     }
 
     fn congestion_refused(&self, error: &io::Error) -> OptionError {
@@ -149,7 +158,10 @@ impl TcpOptions {
                 map.insert(key.to_owned(), value);
             }
         };
-        put("congestion", socket::congestion(socket).ok().map(Value::from));
+        let congestion = socket::congestion(socket).ok();
+        let other = congestion.as_ref().is_some_and(|granted| *granted != self.congestion);
+        put("asked_congestion", other.then(|| self.congestion.clone().into()));
+        put("congestion", congestion.map(Value::from));
         put("asked_send_buffer_bytes", self.send_buffer.map(Value::from));
         put("send_buffer_bytes", socket::buffer(socket, Buffer::Send).ok().map(Value::from));
         put("asked_receive_buffer_bytes", self.receive_buffer.map(Value::from));

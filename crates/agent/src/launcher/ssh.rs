@@ -364,7 +364,10 @@ impl Process for Ssh {
     }
     fn last_words(&mut self) -> Option<String> {
         let status = self.child.ended();
-        match (ssh_words::quoted(&self.said()), status) {
+        let said = self.said();
+        let advice = ssh_words::agent_advice(&said, status.and_then(|status| status.code()), &self.host);
+        match (ssh_words::quoted(&said), status) {
+            (Some(quote), _) if advice.is_some() => Some(format!("{}\n  it said: {quote}", advice?)),
             (Some(quote), _) => Some(quote),
             // 255 is the client's own; anything else was the agent's.
             (None, Some(status)) => Some(match status.code() {

@@ -69,13 +69,18 @@ fn advice(said: &str, code: Option<i32>, host: &RealHost, by_hand: &str) -> Opti
             "it cannot be reached: is it up, does sshd listen there, is a firewall or a jump host (`jump`) between? Try: {by_hand}"
         ));
     }
+    agent_advice(said, code, host)
+}
+
+/// What to do about an agent that a login could not start.
+pub fn agent_advice(said: &str, code: Option<i32>, host: &RealHost) -> Option<String> {
     match (&host.agent, code) {
         (Some(path), Some(126 | 127)) => Some(format!(
             "{path} is no program that can be run there: install weir {} there, correct `agent`, or leave it out and this \
              one is copied",
             env!("CARGO_PKG_VERSION")
         )),
-        (None, Some(1 | 126 | 127)) if has("GLIBC") || has("exec") || has("denied") => Some(
+        (None, Some(1 | 126 | 127)) if ["GLIBC", "exec", "denied"].iter().any(|text| said.contains(text)) => Some(
             "the copied agent cannot be run there (an older C library, or a home without the right to execute?): install weir \
              there and name it with `agent`"
                 .to_owned(),
