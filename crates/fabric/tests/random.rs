@@ -489,7 +489,7 @@ fn path(topology: &Topology, sent: &Sent) -> Vec<usize> {
                 let turned = topology.links[*link].between[0] != stage;
                 2 * (hosts.len() + link) + usize::from(turned)
             }
-            None => topology.site_path(stage, to).expect("every stage is reached")[0],
+            None => shortest_first(topology, stage, to),
         };
         if path.contains(&next) {
             return path;
@@ -500,6 +500,16 @@ fn path(topology: &Topology, sent: &Sent) -> Vec<usize> {
     }
     path.push(2 * sent.meta.to + 1);
     path
+}
+
+/// The first link of the shortest path between two stages.
+fn shortest_first(topology: &Topology, stage: usize, to: usize) -> usize {
+    let arrived_by = topology.routes_from(stage);
+    let (mut before, mut directed) = arrived_by[to].expect("every stage is reached");
+    while before != stage {
+        (before, directed) = arrived_by[before].expect("it is on the way");
+    }
+    directed
 }
 
 fn flows_are_in_order(scene: &Scene, actions: &[Action]) -> usize {
