@@ -165,6 +165,10 @@ impl<'a> Campaign<'a> {
         let output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, progress);
         for event in &output.timeline {
             self.writer.timeline(event)?;
+            // The same in every trial is said once.
+            if event.event == "warning" && !self.warnings.contains(&event.text) {
+                self.warnings.push(event.text.clone());
+            }
         }
         for samples in &output.samples {
             self.writer.samples(samples)?;

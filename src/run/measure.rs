@@ -127,6 +127,7 @@ impl Measured<'_> {
                 machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
+            generator: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
-use weir_core::evidence::limiting_factor;
+use weir_core::evidence::{Facts, limiting_factor};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
@@ -370,7 +370,19 @@ fn record_step(
         lateness,
         core_count: core_count(),
     };
-    let factor = limiting_factor(&measured.facts(derived.transport, input.configuration.hosts.is_none()));
+    let facts = Facts { generator: derived.generator, ..measured.facts(derived.transport, input.configuration.hosts.is_none()) };
+    let factor = limiting_factor(&facts);
+    output.timeline.extend(derived.warnings.into_iter().map(|text| TimelineEvent {
+        at_ns: start.as_ns(),
+        utc: utc_of(start),
+        event: "warning".to_owned(),
+        configuration: Some(input.configuration.id.clone()),
+        trial: Some(input.trial),
+        step: Some(step.name.clone()),
+        trial_ns: Some(whole.start_ns),
+        text: format!("{}: {text}", step.point),
+        data: serde_json::Map::new(),
+    }));
     let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
     rows.extend(derived.rows);
     rows.extend(measured.rows());

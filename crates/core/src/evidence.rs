@@ -27,6 +27,51 @@ pub struct TransportFacts {
     pub goodput_bits_per_second: f64,
     /// Mean smoothed round trip, seconds.
     pub rtt_seconds: f64,
+    /// Connection time in which the sending program had nothing to send by its own account: it waited for its next tick
+    /// (`source_rate`). Exact, by the program's clock.
+    #[serde(default)]
+    pub source_waiting_seconds: f64,
+    /// Connection time in which TCP called its own delivery limited by the application: `observed_seconds` times the share of
+    /// samples with `tcpi_delivery_rate_app_limited`. A slow source causes it, a sender without CPU, and a send buffer smaller
+    /// than the congestion window; see `send_buffer_limited_seconds` and `sender_thread_busy_ratio` for which.
+    #[serde(default)]
+    pub application_limited_seconds: f64,
+    /// Connection time observed at the receivers: flows × steady state.
+    #[serde(default)]
+    pub receive_observed_seconds: f64,
+    /// Part of it in which the receiving program did not read by its own choice (`read_rate`). Exact, by the program's clock.
+    #[serde(default)]
+    pub receiver_waiting_seconds: f64,
+    /// Bytes that lay unread in a receiver's kernel just after its program had read: mean over samples and flows
+    /// (`SIOCINQ`).
+    #[serde(default)]
+    pub receive_queue_bytes: f64,
+    /// Those bytes against themselves plus the window still advertised (`tcpi_rcv_wnd`), mean over samples and flows: near 0
+    /// where the program keeps up, near 1 where it has closed the window by not reading. 0 where the kernel does not tell.
+    #[serde(default)]
+    pub receive_queue_ratio: f64,
+    /// Share of the steady state that the busiest sending data thread spent on a CPU.
+    #[serde(default)]
+    pub sender_thread_busy_ratio: f64,
+    /// Share of the steady state that the busiest receiving data thread spent on a CPU.
+    #[serde(default)]
+    pub receiver_thread_busy_ratio: f64,
+}
+
+/// How well the load's generators kept their own clocks, over the ticks that count (measuring rule 9). A generator's ticks are
+/// at t0 + n / rate; one that wakes up after the next tick is due gives up those it slept through instead of repaying them by
+/// a burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorFacts {
+    /// Ticks that were due, missed ones included.
+    pub due_count: u64,
+    /// Ticks given up because the generator was late by a period or more.
+    pub missed_count: u64,
+    /// 99th percentile of issued − intended over all ticks that were due; for a missed one until it was given up. Seconds.
+    pub lateness_seconds: f64,
+    pub lateness_seconds_max: f64,
+    /// Between two ticks of one generator: what lateness is judged against. Seconds.
+    pub period_seconds: f64,
 }
 
 /// One directed link on the path of the step's flows, over its steady state.
@@ -65,6 +110,8 @@ pub struct Facts {
     pub transport: Option<TransportFacts>,
     pub ports: Vec<PortFacts>,
     pub emulator: Option<EmulatorFacts>,
+    /// `None` for loads without a clock of their own.
+    pub generator: Option<GeneratorFacts>,
 }
 
 /// A link this full leaves nothing to gain: what is missing is within a congestion control's normal swing.
@@ -272,8 +319,8 @@ mod tests {
         }
     }
     fn named(transport: TransportFacts, port: PortFacts, emulator: EmulatorFacts) -> Factor {
-        limiting_factor(&Facts { transport: Some(transport), ports: vec![port], emulator: Some(emulator) })
-            .name
+        let facts = Facts { transport: Some(transport), ports: vec![port], emulator: Some(emulator), generator: None };
+        limiting_factor(&facts).name
     }
 
     #[test]

@@ -115,6 +115,10 @@ pub struct Derived {
     pub invalid: Option<String>,
     /// Facts for the limiting factor: TCP times and counts summed over the steady state of all flows.
     pub transport: Option<weir_core::evidence::TransportFacts>,
+    /// Facts for the limiting factor: how well the generators kept their clocks; `None` for a load without one.
+    pub generator: Option<weir_core::evidence::GeneratorFacts>,
+    /// What a reader of the results should know and what invalidates nothing, such as a request the kernel granted in part.
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, Error, PartialEq, Serialize, Deserialize)]
