@@ -211,6 +211,7 @@ impl Values {
     getter!(rate, Rate, BitsPerSecond, |inner: &BitsPerSecond| *inner);
     getter!(size, Size, Bytes, |inner: &Bytes| *inner);
     getter!(duration, Duration, Duration, |inner: &Duration| *inner);
+    getter!(frequency, Frequency, Hertz, |inner: &Hertz| *inner);
     getter!(flag, Flag, bool, |inner: &bool| *inner);
     getter!(text, Text, String, |inner: &String| inner.clone());
     getter!(table, Table, Values, |inner: &BTreeMap<String, Value>| Values(inner.clone()));

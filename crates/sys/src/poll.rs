@@ -8,6 +8,8 @@ use std::time::Duration;
 pub enum Interest {
     Readable,
     Writable,
+    /// Whichever comes first.
+    Either,
 }
 
 /// Waits until the descriptor is ready (or has failed, which the next call on it will tell), at most `limit`; false when
@@ -16,6 +18,7 @@ pub fn wait(descriptor: BorrowedFd<'_>, interest: Interest, limit: Duration) -> 
     let events = match interest {
         Interest::Readable => libc::POLLIN,
         Interest::Writable => libc::POLLOUT,
+        Interest::Either => libc::POLLIN | libc::POLLOUT,
     };
     let mut entry = libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 };
     let limit = libc::timespec {

@@ -1,4 +1,4 @@
-//! TCP sockets with options that must be set before the handshake, and what the kernel granted.
+//! Sockets with options that must be set before they are connected, and what the kernel granted.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -14,8 +14,18 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// A TCP socket of the address's family, not bound, not connected, closed on exec.
 pub fn tcp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    open(family, libc::SOCK_STREAM)
+}
+
+/// A UDP socket of the address's family, not bound, not connected, closed on exec.
+pub fn udp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    open(family, libc::SOCK_DGRAM)
+}
+
+fn open(family: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
     // Safety: no pointers.
-    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) })?;
     // Safety: `fd` was just opened and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -79,27 +89,37 @@ pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
 
 /// Connects within `limit`; the socket is blocking afterwards. Errors: `TimedOut`, or the kernel's reason.
 pub fn connect(socket: BorrowedFd<'_>, address: &SocketAddr, limit: Duration) -> io::Result<()> {
+    if !begin_connect(socket, address)? {
+        if !poll::wait(socket, poll::Interest::Writable, limit)? {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("no answer from {address} within {limit:?}"),
+            ));
+        }
+        pending_error(socket)?;
+    }
+    set_nonblocking(socket, false)
+}
+
+/// Makes the socket non-blocking and begins to connect it. True when it is connected already; else it becomes writable when
+/// it is or has failed, and `pending_error` says which.
+pub fn begin_connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<bool> {
     set_nonblocking(socket, true)?;
     let raw = RawAddress::new(address);
     // Safety: pointer and length describe `raw`, which outlives the call.
-    let started = check(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), raw.length) });
-    match started {
-        Ok(_) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
-            if !poll::wait(socket, poll::Interest::Writable, limit)? {
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    format!("no answer from {address} within {limit:?}"),
-                ));
-            }
-            let pending = get_int(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
-            if pending != 0 {
-                return Err(io::Error::from_raw_os_error(pending));
-            }
-        }
-        Err(error) => return Err(error),
+    match check(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), raw.length) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(false),
+        Err(error) => Err(error),
     }
-    set_nonblocking(socket, false)
+}
+
+/// The error a socket has met since it was last asked (`SO_ERROR`), as an error.
+pub fn pending_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match get_int(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        pending => Err(io::Error::from_raw_os_error(pending)),
+    }
 }
 
 pub fn set_nonblocking(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
@@ -252,6 +272,39 @@ pub fn window_clamp(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(get_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP)?.max(0) as u64)
 }
 
+/// Caps the rate at which TCP sends payload; without the `fq` discipline TCP paces itself. 64 bits wide since Linux 4.20; older
+/// kernels refuse it.
+pub fn set_max_pacing(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
+    // Safety: pointer and length describe the number, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_second).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// The cap in force, bytes a second; `u64::MAX` for none.
+pub fn max_pacing(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut value = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // Safety: pointer and length describe `value`, which outlives the call.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw mut value).cast(),
+            &mut length,
+        )
+    })?;
+    Ok(value)
+}
+
 pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
 }
@@ -267,6 +320,28 @@ pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     // Safety: the request writes one int to the pointer, which is valid for the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) })?;
     Ok(value.max(0) as u64)
+}
+
+/// Bytes received by the kernel but not yet by the program (`SIOCINQ`).
+pub fn unread_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut value: libc::c_int = 0;
+    // Safety: the request writes one int to the pointer, which is valid for the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut value) })?;
+    Ok(value.max(0) as u64)
+}
+
+/// Raises this process's limit of open files to what it may have, and returns that. Many systems start programs with 1,024,
+/// which a thousand flows exceed.
+pub fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // Safety: the pointer describes `limit`, which outlives the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // Safety: the pointer describes `limit`, which outlives the call.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    }
+    Ok(limit.rlim_cur)
 }
 
 /// The next close discards what was not sent and resets the connection, so that an aborted run leaves nothing behind.

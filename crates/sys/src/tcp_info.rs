@@ -13,6 +13,9 @@ pub struct TcpInfo {
     /// `TCPI_OPT_TIMESTAMPS`: 12 bytes of each segment are the timestamp option.
     pub timestamps: bool,
     pub sack: bool,
+    /// `tcpi_delivery_rate_app_limited`: the last delivery was not limited by congestion control or the network, but by what
+    /// the application had given TCP to send. Kernels before 4.9 leave it 0.
+    pub application_limited: bool,
     pub snd_wscale: u8,
     pub rcv_wscale: u8,
     pub snd_mss_bytes: u32,
@@ -24,6 +27,10 @@ pub struct TcpInfo {
     pub snd_cwnd_segments: u32,
     pub advmss_bytes: u32,
     pub total_retrans_segments: u32,
+    /// The rate the sender paces itself at now; `u64::MAX` for none.
+    pub pacing_bytes_per_second: Option<u64>,
+    /// Its cap (`SO_MAX_PACING_RATE`); `u64::MAX` for none.
+    pub max_pacing_bytes_per_second: Option<u64>,
     pub bytes_acked: Option<u64>,
     pub bytes_received: Option<u64>,
     pub segs_out: Option<u32>,
@@ -48,6 +55,7 @@ pub struct TcpInfo {
 mod offset {
     pub const OPTIONS: usize = 5;
     pub const WSCALE: usize = 6;
+    pub const APP_LIMITED: usize = 7;
     pub const SND_MSS: usize = 16;
     pub const RCV_MSS: usize = 20;
     pub const UNACKED: usize = 24;
@@ -57,6 +65,8 @@ mod offset {
     pub const SND_CWND: usize = 80;
     pub const ADVMSS: usize = 84;
     pub const TOTAL_RETRANS: usize = 100;
+    pub const PACING_RATE: usize = 104;
+    pub const MAX_PACING_RATE: usize = 112;
     pub const BYTES_ACKED: usize = 120;
     pub const BYTES_RECEIVED: usize = 128;
     pub const SEGS_OUT: usize = 136;
@@ -116,10 +126,12 @@ impl TcpInfo {
         let wscale = *bytes.get(offset::WSCALE)?;
         // The C bit field puts the first member into the low bits on little-endian machines only.
         let (low, high) = (wscale & 0x0f, wscale >> 4);
+        let app_limited_bit = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
         let (snd_wscale, rcv_wscale) = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
         Some(TcpInfo {
             timestamps: options & 1 != 0,
             sack: options & 2 != 0,
+            application_limited: *bytes.get(offset::APP_LIMITED)? & app_limited_bit != 0,
             snd_wscale,
             rcv_wscale,
             snd_mss_bytes: u32_at(bytes, offset::SND_MSS)?,
@@ -131,6 +143,8 @@ impl TcpInfo {
             snd_cwnd_segments: u32_at(bytes, offset::SND_CWND)?,
             advmss_bytes: u32_at(bytes, offset::ADVMSS)?,
             total_retrans_segments: u32_at(bytes, offset::TOTAL_RETRANS)?,
+            pacing_bytes_per_second: u64_at(bytes, offset::PACING_RATE),
+            max_pacing_bytes_per_second: u64_at(bytes, offset::MAX_PACING_RATE),
             bytes_acked: u64_at(bytes, offset::BYTES_ACKED),
             bytes_received: u64_at(bytes, offset::BYTES_RECEIVED),
             segs_out: u32_at(bytes, offset::SEGS_OUT),

@@ -57,11 +57,22 @@ impl Status {
         Status::UnknownSession,
         Status::UnknownFlow,
     ];
-    fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         Status::ALL.iter().position(|status| *status == self).unwrap_or(0) as u8
     }
-    fn from_code(code: u8) -> Option<Status> {
+    pub(crate) fn from_code(code: u8) -> Option<Status> {
         Status::ALL.get(usize::from(code)).copied()
+    }
+    /// What a client makes of it; `None` for a welcome.
+    pub(crate) fn refusal(self) -> Option<HandshakeError> {
+        match self {
+            Status::Welcome => None,
+            Status::Version => Some(HandshakeError::Version(VERSION)),
+            Status::WrongKey => Some(HandshakeError::WrongKey),
+            Status::Busy => Some(HandshakeError::Busy),
+            Status::UnknownSession => Some(HandshakeError::UnknownSession),
+            Status::UnknownFlow => Some(HandshakeError::UnknownFlow),
+        }
     }
 }
 
@@ -304,6 +315,82 @@ pub fn answer(status: Status, transcript: &[u8; 128], key: Option<&Key>) -> [u8;
     }
 }
 
+/// The client's side as a state machine: what to send, how much to read, no I/O and no clock.
+pub struct ClientHandshake {
+    hello: [u8; HELLO_BYTES],
+    transcript: Option<[u8; 128]>,
+    filled: usize,
+    buffer: [u8; CHALLENGE_BYTES],
+}
+
+/// What a client does after it has heard something.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ClientStep {
+    More,
+    /// Send this and go on.
+    Prove(Proof),
+    /// The server has let it in, and has proven itself where there is a key.
+    Open,
+}
+
+impl ClientHandshake {
+    /// `nonce` must be fresh and unforeseeable.
+    pub fn new(mode: Mode, token: Token, flow: u32, nonce: Nonce) -> Self {
+        let hello = Hello { mode, flow, token, nonce }.encode();
+        ClientHandshake { hello, transcript: None, filled: 0, buffer: [0; CHALLENGE_BYTES] }
+    }
+
+    /// The first thing to send.
+    pub fn hello(&self) -> &[u8; HELLO_BYTES] {
+        &self.hello
+    }
+    /// How many bytes it can take now; a caller reads no more than that.
+    pub fn wants(&self) -> usize {
+        CHALLENGE_BYTES - self.filled
+    }
+
+    /// Takes at most `wants()` bytes.
+    pub fn on_bytes(&mut self, bytes: &[u8], key: Option<&Key>) -> Result<ClientStep, HandshakeError> {
+        if bytes.len() > self.wants() {
+            return Err(HandshakeError::NotWeir);
+        }
+        self.buffer[self.filled..self.filled + bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
+        let compared = self.filled.min(MAGIC.len());
+        if self.buffer[..compared] != MAGIC[..compared] {
+            return Err(HandshakeError::NotWeir);
+        }
+        if self.wants() > 0 {
+            return Ok(ClientStep::More);
+        }
+        self.filled = 0;
+        let reply = checked(&self.buffer)?;
+        let Some(transcript) = self.transcript else {
+            match (reply.key_wanted, key) {
+                (true, None) => return Err(HandshakeError::KeyWanted),
+                (false, Some(_)) => return Err(HandshakeError::ServerHasNoKey),
+                _ => {}
+            }
+            let transcript = transcript(&self.hello, &self.buffer);
+            self.transcript = Some(transcript);
+            let proof = key.map_or([0; 32], |key| key.prove(Role::Client, &transcript));
+            return Ok(ClientStep::Prove(proof));
+        };
+        match key {
+            Some(key) if !key.verify(Role::Server, &transcript, &reply.body) => Err(HandshakeError::WrongKey),
+            _ => Ok(ClientStep::Open),
+        }
+    }
+}
+
+fn checked(bytes: &[u8; CHALLENGE_BYTES]) -> Result<Reply, HandshakeError> {
+    let reply = Reply::decode(bytes).ok_or(HandshakeError::NotWeir)?;
+    match reply.status {
+        _ if reply.version != VERSION => Err(HandshakeError::Version(reply.version)),
+        status => status.refusal().map_or(Ok(reply), Err),
+    }
+}
+
 /// The client's side over a connected socket: lets the server know what the connection is for and makes sure of each
 /// other. Bounded by `limit` as a whole. The socket is left without time-outs.
 pub fn open(
@@ -315,48 +402,12 @@ pub fn open(
     limit: Duration,
 ) -> Result<(), HandshakeError> {
     let deadline = Instant::now() + limit;
-    let hello = Hello { mode, flow, token, nonce: key::random()? }.encode();
-    let mut out = stream;
+    let mut handshake = ClientHandshake::new(mode, token, flow, key::random()?);
+    let mut stream = stream;
     // 64 bytes always fit into a fresh socket's buffer.
-    out.write_all(&hello)?;
-    let challenge = read_exactly(stream, deadline, limit)?;
-    let reply = checked(&challenge)?;
-    match (reply.key_wanted, key) {
-        (true, None) => return Err(HandshakeError::KeyWanted),
-        (false, Some(_)) => return Err(HandshakeError::ServerHasNoKey),
-        _ => {}
-    }
-    let transcript = transcript(&hello, &challenge);
-    let proof = key.map_or([0; 32], |key| key.prove(Role::Client, &transcript));
-    out.write_all(&proof)?;
-    let reply = checked(&read_exactly(stream, deadline, limit)?)?;
-    match key {
-        Some(key) if !key.verify(Role::Server, &transcript, &reply.body) => Err(HandshakeError::WrongKey),
-        _ => Ok(()),
-    }
-}
-
-fn checked(bytes: &[u8; CHALLENGE_BYTES]) -> Result<Reply, HandshakeError> {
-    let reply = Reply::decode(bytes).ok_or(HandshakeError::NotWeir)?;
-    match reply.status {
-        _ if reply.version != VERSION => Err(HandshakeError::Version(reply.version)),
-        Status::Welcome => Ok(reply),
-        Status::Version => Err(HandshakeError::Version(reply.version)),
-        Status::WrongKey => Err(HandshakeError::WrongKey),
-        Status::Busy => Err(HandshakeError::Busy),
-        Status::UnknownSession => Err(HandshakeError::UnknownSession),
-        Status::UnknownFlow => Err(HandshakeError::UnknownFlow),
-    }
-}
-
-fn read_exactly(
-    stream: &TcpStream,
-    deadline: Instant,
-    limit: Duration,
-) -> Result<[u8; CHALLENGE_BYTES], HandshakeError> {
+    stream.write_all(handshake.hello())?;
     let mut bytes = [0; CHALLENGE_BYTES];
-    let mut filled = 0;
-    while filled < bytes.len() {
+    loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(HandshakeError::TimedOut(limit));
@@ -364,20 +415,18 @@ fn read_exactly(
         if !poll::wait(stream.as_fd(), Interest::Readable, left)? {
             continue;
         }
-        let mut input = stream;
-        match input.read(&mut bytes[filled..]) {
+        match stream.read(&mut bytes[..handshake.wants()]) {
             // A server that closes at once does not speak this protocol, or could not take us.
             Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
-            Ok(count) => filled += count,
+            Ok(count) => match handshake.on_bytes(&bytes[..count], key)? {
+                ClientStep::More => {}
+                ClientStep::Prove(proof) => stream.write_all(&proof)?,
+                ClientStep::Open => return Ok(()),
+            },
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
-        let compared = filled.min(MAGIC.len());
-        if bytes[..compared] != MAGIC[..compared] {
-            return Err(HandshakeError::NotWeir);
-        }
     }
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -431,6 +480,27 @@ mod tests {
             let mode = if control { Mode::Control } else { Mode::Data };
             let hello = Hello { mode, flow, token, nonce };
             prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
+
+        #[test]
+        fn no_pieces_of_garbage_open_a_keyed_client_or_make_it_panic(
+            honest in 0usize..CHALLENGE_BYTES + 1,
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..8),
+        ) {
+            let key = Key::from_bytes(&[1; 16]).unwrap();
+            let mut client = ClientHandshake::new(Mode::Data, [3; 16], 7, [9; 32]);
+            let challenge =
+                Reply { version: VERSION, status: Status::Welcome, key_wanted: true, body: [5; 32] }.encode();
+            let mut step = client.on_bytes(&challenge[..honest], Some(&key));
+            for piece in pieces {
+                let opened = matches!(step, Ok(ClientStep::Open));
+                prop_assert!(!opened);
+                if step.is_err() {
+                    break;
+                }
+                let take = piece.len().min(client.wants());
+                step = client.on_bytes(&piece[..take], Some(&key));
+            }
         }
 
         #[test]

@@ -1,7 +1,9 @@
 //! How bytes travel: the transports, frames, keys, and what a fresh connection says before it is let in.
 //! What goes over the wire is in `docs/specs/net-protocol.md`.
 
+pub mod datagram;
 pub mod deadline;
+pub mod dial;
 pub mod frame;
 pub mod gate;
 pub mod handshake;
@@ -9,6 +11,7 @@ pub mod key;
 pub mod memory;
 pub mod tcp;
 pub mod tcp_options;
+pub mod udp;
 
 pub use frame::{FrameError, read_frame, write_frame};
 pub use key::Key;
@@ -18,6 +21,13 @@ use weir_seams::transport::TransportEntry;
 
 pub static TRANSPORTS: &[TransportEntry] = &[
     Entry { name: "tcp", about: "kernel TCP sockets, Nagle off", params: &[], needs: &[], build: &tcp::Tcp },
+    Entry {
+        name: "udp",
+        about: "kernel UDP sockets: messages that may be lost; nothing is sent to an address that has not answered a cookie",
+        params: &[],
+        needs: &[],
+        build: &udp::Udp,
+    },
     Entry {
         name: "memory",
         about: "a pipe inside this process: measures weir itself",

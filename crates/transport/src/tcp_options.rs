@@ -13,6 +13,8 @@ use weir_sys::tcp_info::TcpInfo;
 pub const DEFAULT_CONGESTION: &str = "cubic";
 /// The least receive buffer that goes with a window: below it the kernel's own bookkeeping leaves too little room.
 const WINDOW_BUFFER_BYTES_MIN: u64 = 64 * 1024;
+/// Most that TCP options take of a segment.
+const MSS_OPTION_BYTES_MAX: u64 = 40;
 
 /// What is asked of the kernel; `None` leaves it to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,9 @@ pub struct TcpOptions {
     pub receive_buffer: Option<u64>,
     #[serde(default)]
     pub mss: Option<u64>,
+    /// Caps the sender's rate of payload, bits a second.
+    #[serde(default)]
+    pub pacing: Option<u64>,
     #[serde(default)]
     pub nodelay: bool,
     /// A congestion control that only the privileged may choose here leaves the socket with the kernel's own instead of
@@ -43,6 +48,7 @@ impl Default for TcpOptions {
             send_buffer: None,
             receive_buffer: None,
             mss: None,
+            pacing: None,
             nodelay: false,
             or_as_allowed: false,
         }
@@ -64,6 +70,7 @@ impl TcpOptions {
             send_buffer: tcp.size("send_buffer").map(|size| size.0),
             receive_buffer: tcp.size("receive_buffer").map(|size| size.0),
             mss: tcp.size("mss").map(|size| size.0),
+            pacing: tcp.rate("pacing").map(|rate| rate.0),
             nodelay: tcp.flag("nodelay").unwrap_or(false),
             or_as_allowed: false,
         }
@@ -114,6 +121,13 @@ impl TcpOptions {
                 OptionError(format!("tcp.window of {window} bytes is refused by the kernel: {error}"))
             })?;
         }
+        if let Some(bits) = self.pacing {
+            socket::set_max_pacing(socket, (bits / 8).max(1)).map_err(|error| {
+                OptionError(format!(
+                    "tcp.pacing of {bits} bit/s is refused by the kernel ({error}); it needs Linux 4.20"
+                ))
+            })?;
+        }
         socket::set_nodelay(socket, self.nodelay)
             .map_err(|error| OptionError(format!("tcp.nodelay is refused by the kernel: {error}")))?;
         match socket::set_congestion(socket, &self.congestion) {
@@ -150,7 +164,9 @@ impl TcpOptions {
 
     /// What a connected socket was granted, beside what was asked: `congestion`, `send_buffer_bytes`,
     /// `receive_buffer_bytes` (both as the kernel reports them, its bookkeeping included), `mss_bytes`, `timestamps`,
-    /// and `window_bytes` where a window was asked for. Keys that start with `asked_` are what the scenario wanted.
+    /// and `window_bytes` and `pacing_bits_per_second` where they were asked for. Keys that start with `asked_` are what the
+    /// scenario wanted; `clamped` lists, in words, what the kernel granted less of. `window` is what may be in flight, a
+    /// buffer is memory: a window brings a receive buffer with it that nobody asked for, so there is no `asked_` for it.
     pub fn granted(&self, socket: BorrowedFd<'_>) -> Map<String, Value> {
         let mut map = Map::new();
         let mut put = |key: &str, value: Option<Value>| {
@@ -158,28 +174,95 @@ impl TcpOptions {
                 map.insert(key.to_owned(), value);
             }
         };
+        let info = TcpInfo::read(socket).ok();
+        let send = socket::buffer(socket, Buffer::Send).ok();
+        let receive = socket::buffer(socket, Buffer::Receive).ok();
+        let window = self.window.and_then(|_| socket::window_clamp(socket).ok());
+        let pacing = self.pacing.and_then(|_| socket::max_pacing(socket).ok());
         let congestion = socket::congestion(socket).ok();
         let other = congestion.as_ref().is_some_and(|granted| *granted != self.congestion);
         put("asked_congestion", other.then(|| self.congestion.clone().into()));
-        put("congestion", congestion.map(Value::from));
+        put("congestion", congestion.clone().map(Value::from));
         put("asked_send_buffer_bytes", self.send_buffer.map(Value::from));
-        put("send_buffer_bytes", socket::buffer(socket, Buffer::Send).ok().map(Value::from));
+        put("send_buffer_bytes", send.map(Value::from));
         put("asked_receive_buffer_bytes", self.receive_buffer.map(Value::from));
-        put("receive_buffer_bytes", socket::buffer(socket, Buffer::Receive).ok().map(Value::from));
-        if self.window.is_some() {
-            put("asked_window_bytes", self.window.map(Value::from));
-            put("window_bytes", socket::window_clamp(socket).ok().map(Value::from));
-        }
+        put("receive_buffer_bytes", receive.map(Value::from));
+        put("asked_window_bytes", self.window.map(Value::from));
+        put("window_bytes", window.map(Value::from));
         put("asked_mss_bytes", self.mss.map(Value::from));
-        if let Ok(info) = TcpInfo::read(socket) {
-            put("mss_bytes", Some(info.snd_mss_bytes.into()));
-            put("timestamps", Some(info.timestamps.into()));
-        }
+        put("mss_bytes", info.map(|info| info.snd_mss_bytes.into()));
+        put("timestamps", info.map(|info| info.timestamps.into()));
+        put("asked_pacing_bits_per_second", self.pacing.map(Value::from));
+        put("pacing_bits_per_second", pacing.map(|bytes| bytes.saturating_mul(8).into()));
         if self.nodelay {
             put("nodelay", Some(true.into()));
         }
+        let granted = Granted {
+            send_buffer: send,
+            receive_buffer: receive,
+            window,
+            mss: info.map(|info| u64::from(info.snd_mss_bytes)),
+            pacing: pacing.map(|bytes| bytes.saturating_mul(8)),
+        };
+        let mut clamped = self.clamped(&granted);
+        if let Some(congestion) = congestion.filter(|_| other) {
+            clamped.push(format!(
+                "tcp.congestion: {} was asked for, the kernel granted {congestion}; add it to \
+                 net.ipv4.tcp_allowed_congestion_control or run as root",
+                self.congestion
+            ));
+        }
+        if !clamped.is_empty() {
+            map.insert("clamped".to_owned(), clamped.into());
+        }
         map
     }
+
+    /// What the kernel granted less of than was asked, each with what would mend it.
+    fn clamped(&self, granted: &Granted) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut less = |what: &str, asked: Option<u64>, got: Option<u64>, mend: &str| {
+            if let (Some(asked), Some(got)) = (asked, got)
+                && got < asked
+            {
+                all.push(format!("tcp.{what}: {asked} were asked for, the kernel granted {got}; {mend}"));
+            }
+        };
+        // The kernel doubles what is asked, for its own bookkeeping, and reports the double.
+        let halved = |bytes: Option<u64>| bytes.map(|bytes| bytes / 2);
+        less(
+            "send_buffer",
+            self.send_buffer,
+            halved(granted.send_buffer),
+            "raise net.core.wmem_max or run as root",
+        );
+        less(
+            "receive_buffer",
+            self.receive_buffer,
+            halved(granted.receive_buffer),
+            "raise net.core.rmem_max or run as root",
+        );
+        less("window", self.window, granted.window, "give a larger tcp.receive_buffer");
+        // Options of each segment come out of what was asked: 12 bytes of timestamps, up to 40 in all.
+        less(
+            "mss",
+            self.mss.map(|mss| mss.saturating_sub(MSS_OPTION_BYTES_MAX)),
+            granted.mss,
+            "the path's MTU allows no more",
+        );
+        less("pacing", self.pacing.map(|bits| bits / 8 * 8), granted.pacing, "the kernel holds it lower");
+        all
+    }
+}
+
+/// What a socket has, in the units of what is asked; buffers doubled as the kernel reports them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Granted {
+    send_buffer: Option<u64>,
+    receive_buffer: Option<u64>,
+    window: Option<u64>,
+    mss: Option<u64>,
+    pacing: Option<u64>,
 }
 
 #[cfg(test)]
@@ -194,6 +277,53 @@ mod tests {
         let text = options.apply(socket.as_fd()).unwrap_err().to_string();
         assert!(text.starts_with("congestion control \"nosuchcc\" is not available here\n  kernel offers: "));
         assert!(text.contains("reno"), "{text}");
+    }
+
+    // Spec: net-protocol.md#stream-8
+    #[test]
+    fn what_the_kernel_grants_less_of_is_said_and_what_it_grants_is_not() {
+        let asked = TcpOptions {
+            send_buffer: Some(1 << 20),
+            receive_buffer: Some(1 << 20),
+            window: Some(1 << 20),
+            mss: Some(1460),
+            pacing: Some(80_000_000),
+            ..TcpOptions::default()
+        };
+        let all = Granted {
+            send_buffer: Some(2 << 20),
+            receive_buffer: Some(2 << 20),
+            window: Some(1 << 20),
+            mss: Some(1448),
+            pacing: Some(80_000_000),
+        };
+        assert_eq!(asked.clamped(&all), Vec::<String>::new());
+        let less = Granted {
+            send_buffer: Some(400_000),
+            receive_buffer: Some(400_000),
+            window: Some(65_535),
+            mss: Some(536),
+            pacing: Some(8),
+        };
+        let texts = asked.clamped(&less);
+        assert_eq!(texts.len(), 5, "{texts:?}");
+        assert!(
+            texts[0].contains("1048576 were asked for, the kernel granted 200000; raise net.core.wmem_max")
+        );
+    }
+
+    #[test]
+    fn a_pacing_rate_asked_for_is_in_force_and_told() {
+        let listener = crate::tcp::listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let asked = TcpOptions { pacing: Some(80_000_000), ..TcpOptions::default() };
+        let limit = std::time::Duration::from_secs(5);
+        let stream = crate::tcp::connect(listener.local_addr().unwrap(), Some(&asked), limit).unwrap();
+        let granted = asked.granted(stream.as_fd());
+        assert_eq!(granted["asked_pacing_bits_per_second"], 80_000_000);
+        assert_eq!(granted["pacing_bits_per_second"], 80_000_000);
+        assert!(!granted.contains_key("clamped"), "{granted:?}");
+        let info = TcpInfo::read(stream.as_fd()).unwrap();
+        assert_eq!(info.max_pacing_bytes_per_second, Some(10_000_000));
     }
 
     // Spec: net-protocol.md#stream-5

@@ -1,0 +1,489 @@
+//! UDP: the door of whoever listens, associations with those who have come in, and the transport of whole messages.
+//! What is said is in `datagram`.
+
+use crate::datagram::{
+    Door, HEADER_BYTES, Header, Heard, Kind, Knock, OPENING_BYTES, Opening, OpeningKind, Reaction, Refusal,
+};
+use crate::handshake::{HandshakeError, Token};
+use crate::key::{self, Key};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use weir_seams::transport::{Connection, Counters, Delivery, Listener, Transport};
+use weir_sys::poll::{self, Interest};
+use weir_sys::{clock, socket};
+
+/// Largest datagram of IPv4, its header taken off; IPv6 would carry 20 bytes more.
+pub const DATAGRAM_BYTES_MAX: usize = 65_507;
+/// Payload of the largest message.
+pub const MESSAGE_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
+/// First pause before an opening is said again; it doubles up to the second.
+const AGAIN_FIRST: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
+/// Datagrams looked at before the clock is again, so that a flood keeps nobody waiting for ever.
+const BURST: usize = 256;
+
+/// A socket connected to a peer that has shown that it hears at its address.
+#[derive(Debug)]
+pub struct Association {
+    pub socket: UdpSocket,
+    /// In every message both ways; strangers do not know it.
+    pub tag: u64,
+    /// What let the peer in: said again to one that did not hear it. Clients have none.
+    answer: Option<[u8; OPENING_BYTES]>,
+}
+
+impl Association {
+    /// Answers a datagram that belongs to the opening; true when it was one, false when it is a message.
+    pub fn reopened(&self, datagram: &[u8]) -> bool {
+        let Some(answer) = &self.answer else { return false };
+        let again = Opening::decode(datagram).is_some_and(|opening| opening.kind == OpeningKind::Proof);
+        if again {
+            // If it is lost too, the peer asks again.
+            let _ = self.socket.send(answer);
+        }
+        again
+    }
+
+    /// The message's header when it belongs to this association.
+    pub fn header(&self, datagram: &[u8]) -> Option<Header> {
+        Header::read(datagram).filter(|header| header.tag == self.tag)
+    }
+
+    /// Sends a message of a header alone.
+    pub fn send_bare(&self, kind: Kind, number: u64) -> io::Result<()> {
+        let mut message = [0; HEADER_BYTES];
+        Header { tag: self.tag, kind, number }.write(&mut message);
+        self.socket.send(&message).map(drop)
+    }
+}
+
+/// A peer that has come in by the door.
+#[derive(Debug)]
+pub struct Arrival {
+    pub association: Association,
+    pub token: Token,
+    pub flow: u32,
+    pub peer: SocketAddr,
+}
+
+/// The socket strangers send to. It keeps nothing for any of them.
+pub struct UdpGate {
+    socket: UdpSocket,
+    door: Door,
+}
+
+impl UdpGate {
+    /// Binds. `key`: `None` lets anyone in who hears at its address. Errors name the address and what to do.
+    pub fn bind(address: SocketAddr, key: Option<Key>) -> io::Result<UdpGate> {
+        let named = |error: io::Error| match error.kind() {
+            ErrorKind::AddrInUse => io::Error::new(
+                ErrorKind::AddrInUse,
+                format!(
+                    "UDP {address} is in use; stop what listens there (ss -lunp shows it) or choose another port"
+                ),
+            ),
+            ErrorKind::AddrNotAvailable => io::Error::new(
+                ErrorKind::AddrNotAvailable,
+                format!("{address} is no address of this machine"),
+            ),
+            kind => io::Error::new(kind, format!("cannot listen at UDP {address}: {error}")),
+        };
+        // Without sharing first: a port that somebody has must be an error, not a rival.
+        let probe = socket::udp_socket(&address).map_err(named)?;
+        socket::bind(probe.as_fd(), &address, false).map_err(named)?;
+        let bound = socket::local_address(probe.as_fd()).map_err(named)?;
+        drop(probe);
+        let socket = shared_socket(bound).map_err(named)?;
+        Ok(UdpGate { socket, door: Door::new(key)? })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The next peer that has shown that it hears at its address, has the key and is expected, waiting at most `limit`.
+    /// Errors: the socket itself is broken.
+    pub fn next(
+        &mut self,
+        limit: Duration,
+        mut expects: impl FnMut(&Token, u32) -> bool,
+    ) -> io::Result<Option<Arrival>> {
+        let deadline = Instant::now() + limit;
+        // One more than an opening has, so that longer datagrams are seen to be longer.
+        let mut bytes = [0; OPENING_BYTES + 1];
+        self.socket.set_nonblocking(true)?;
+        loop {
+            for _ in 0..BURST {
+                let (count, from) = match self.socket.recv_from(&mut bytes) {
+                    Ok(received) => received,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // Errors of earlier sends come back here; they say nothing about the socket.
+                    Err(error) if is_peers(&error) => continue,
+                    Err(error) => return Err(error),
+                };
+                let now_seconds = clock::monotonic().as_ns() / 1_000_000_000;
+                match self.door.on_datagram(now_seconds, &from, &bytes[..count], &mut expects) {
+                    Reaction::Nothing => {}
+                    Reaction::Answer(answer) => {
+                        // A client that does not hear it asks again.
+                        let _ = self.socket.send_to(&answer, from);
+                    }
+                    Reaction::Proven { token, flow, tag, answer } => {
+                        // Out of descriptors, say: the client asks again, and perhaps there are some then.
+                        if let Ok(association) = self.admit(from, tag, answer) {
+                            return Ok(Some(Arrival { association, token, flow, peer: from }));
+                        }
+                    }
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            poll::wait(self.socket.as_fd(), Interest::Readable, left)?;
+        }
+    }
+
+    /// A socket of the peer's own at the same port: the kernel gives it what comes from there from now on.
+    fn admit(&self, peer: SocketAddr, tag: u64, answer: [u8; OPENING_BYTES]) -> io::Result<Association> {
+        let socket = shared_socket(self.socket.local_addr()?)?;
+        socket.connect(peer)?;
+        // Between being bound and being connected it may have got what others sent; they will send it again.
+        socket.set_nonblocking(true)?;
+        for _ in 0..BURST {
+            if socket.recv(&mut [0; 1]).is_err() {
+                break;
+            }
+        }
+        socket.set_nonblocking(false)?;
+        socket.send(&answer)?;
+        Ok(Association { socket, tag, answer: Some(answer) })
+    }
+}
+
+fn shared_socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let descriptor = socket::udp_socket(&address)?;
+    socket::bind(descriptor.as_fd(), &address, true)?;
+    Ok(UdpSocket::from(descriptor))
+}
+
+/// What the network says of something sent before, rather than of the socket: nobody listens there, no route, too big.
+pub fn is_peers(error: &io::Error) -> bool {
+    use ErrorKind::{
+        ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable,
+        PermissionDenied,
+    };
+    matches!(
+        error.kind(),
+        ConnectionRefused
+            | ConnectionReset
+            | HostUnreachable
+            | Interrupted
+            | NetworkUnreachable
+            | PermissionDenied
+    )
+}
+
+/// Comes in at the door at `address`, as flow `flow` of the session `token`. Errors: refused, or no answer within `limit`; a
+/// server that does not expect the flow gives none.
+pub fn open(
+    address: SocketAddr,
+    token: Token,
+    flow: u32,
+    key: Option<&Key>,
+    limit: Duration,
+) -> Result<Association, HandshakeError> {
+    let deadline = Instant::now() + limit;
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    socket.set_nonblocking(true)?;
+    let mut knock = Knock::new(token, flow, key::random()?);
+    let mut bytes = [0; OPENING_BYTES + 1];
+    let mut pause = AGAIN_FIRST;
+    let mut refused = None;
+    let mut say_at = Instant::now();
+    loop {
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(refused.map_or(HandshakeError::TimedOut(limit), HandshakeError::Io));
+        }
+        if now >= say_at {
+            // What cannot be sent now is said again later.
+            if let Err(error) = socket.send(&knock.to_send()) {
+                refused = Some(error);
+            }
+            say_at = now + pause;
+            pause = (pause * 2).min(AGAIN_MAX);
+        }
+        let left = say_at.min(deadline).saturating_duration_since(now);
+        if !poll::wait(socket.as_fd(), Interest::Readable, left)? {
+            continue;
+        }
+        let heard = match socket.recv(&mut bytes) {
+            Ok(count) => knock.on_datagram(&bytes[..count], key),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            // Nobody listens there yet; perhaps soon.
+            Err(error) => {
+                refused = Some(error);
+                continue;
+            }
+        };
+        match heard {
+            Heard::Noise => {}
+            Heard::Challenged => (say_at, pause) = (Instant::now(), AGAIN_FIRST),
+            Heard::Open(tag) => {
+                socket.set_nonblocking(false)?;
+                return Ok(Association { socket, tag, answer: None });
+            }
+            Heard::Refused(why) => return Err(refusal(why)),
+        }
+    }
+}
+
+fn refusal(why: Refusal) -> HandshakeError {
+    match why {
+        Refusal::KeyWanted => HandshakeError::KeyWanted,
+        Refusal::ServerHasNoKey => HandshakeError::ServerHasNoKey,
+        Refusal::WrongKey => HandshakeError::WrongKey,
+        Refusal::Status(status) => status.refusal().unwrap_or(HandshakeError::NotWeir),
+    }
+}
+
+/// Whole messages over UDP: each arrives once or not at all, in any order.
+pub struct Udp;
+
+struct UdpListener(UdpGate);
+
+impl Listener for UdpListener {
+    fn address(&self) -> String {
+        self.0.address().map_or_else(|error| error.to_string(), |address| address.to_string())
+    }
+
+    fn accept(&mut self, limit: Duration) -> io::Result<Box<dyn Connection>> {
+        match self.0.next(limit, |_, _| true)? {
+            Some(arrival) => Ok(Box::new(UdpConnection::new(arrival.association)?)),
+            None => Err(ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl Transport for Udp {
+    fn listen(&self, address: &str) -> io::Result<Box<dyn Listener>> {
+        Ok(Box::new(UdpListener(UdpGate::bind(resolve(address)?, None)?)))
+    }
+
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Box<dyn Connection>> {
+        // Anyone may come, so the session and the flow say nothing; the nonce tells openings apart.
+        let association = open(resolve(address)?, [0; 16], 0, None, limit).map_err(|error| match error {
+            HandshakeError::Io(error) => error,
+            HandshakeError::TimedOut(_) => io::Error::new(ErrorKind::TimedOut, error.to_string()),
+            other => io::Error::new(ErrorKind::ConnectionRefused, other.to_string()),
+        })?;
+        Ok(Box::new(UdpConnection::new(association)?))
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Messages { bytes_max: MESSAGE_BYTES_MAX }
+    }
+}
+
+fn resolve(address: &str) -> io::Result<SocketAddr> {
+    address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::new(ErrorKind::AddrNotAvailable, format!("{address:?} names no address")))
+}
+
+struct UdpConnection {
+    association: Association,
+    buffer: Vec<u8>,
+    limit: Option<Duration>,
+    next: u64,
+    counters: Counters,
+}
+
+impl UdpConnection {
+    fn new(association: Association) -> io::Result<UdpConnection> {
+        association.socket.set_nonblocking(true)?;
+        let buffer = vec![0; DATAGRAM_BYTES_MAX + 1];
+        Ok(UdpConnection { association, buffer, limit: None, next: 0, counters: Counters::default() })
+    }
+
+    fn wait(&self, interest: Interest, started: Instant) -> io::Result<()> {
+        loop {
+            let left =
+                self.limit.map_or(Duration::from_secs(60), |limit| limit.saturating_sub(started.elapsed()));
+            if poll::wait(self.association.socket.as_fd(), interest, left)? {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+impl Connection for UdpConnection {
+    /// One message. Errors: `InvalidInput` for one too long.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            let text = format!("a message of {} bytes; UDP carries {MESSAGE_BYTES_MAX} at most", bytes.len());
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        let started = Instant::now();
+        let length = HEADER_BYTES + bytes.len();
+        Header { tag: self.association.tag, kind: Kind::Message, number: self.next }.write(&mut self.buffer);
+        self.buffer[HEADER_BYTES..length].copy_from_slice(bytes);
+        loop {
+            self.wait(Interest::Writable, started)?;
+            match self.association.socket.send(&self.buffer[..length]) {
+                Ok(_) => break,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.next += 1;
+        self.counters.sent_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The next message, which must have this length. Errors: `InvalidData` when it has another.
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        let started = Instant::now();
+        loop {
+            self.wait(Interest::Readable, started)?;
+            let count = match self.association.socket.recv(&mut self.buffer) {
+                Ok(count) => count,
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let datagram = &self.buffer[..count];
+            if self.association.reopened(datagram) {
+                continue;
+            }
+            match self.association.header(datagram) {
+                Some(Header { kind: Kind::End, .. }) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(Header { kind: Kind::Message, .. }) => {}
+                _ => continue,
+            }
+            let message = &datagram[HEADER_BYTES..];
+            if message.len() != bytes.len() {
+                let text =
+                    format!("a message of {} bytes where {} were expected", message.len(), bytes.len());
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
+            bytes.copy_from_slice(message);
+            self.counters.received_bytes += bytes.len() as u64;
+            return Ok(());
+        }
+    }
+
+    fn set_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        self.limit = limit;
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl Drop for UdpConnection {
+    fn drop(&mut self) {
+        // A peer that does not hear it waits for its own time-out.
+        let _ = self.association.send_bare(Kind::End, self.next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn gate(key: Option<Key>) -> (UdpGate, SocketAddr) {
+        let gate = UdpGate::bind("127.0.0.1:0".parse().unwrap(), key).unwrap();
+        let address = gate.address().unwrap();
+        (gate, address)
+    }
+
+    // Spec: net-protocol.md#datagrams-4
+    #[test]
+    fn each_client_gets_a_socket_of_its_own_and_hears_no_other() {
+        let key = Key::from_bytes(&[7; 20]).unwrap();
+        let (mut gate, address) = gate(Some(key.clone()));
+        let clients: Vec<_> = (0..8u32)
+            .map(|flow| {
+                let key = key.clone();
+                std::thread::spawn(move || open(address, [4; 16], flow, Some(&key), LIMIT).unwrap())
+            })
+            .collect();
+        let mut arrivals = std::collections::BTreeMap::new();
+        while arrivals.len() < 8 {
+            let seen: Vec<u32> = arrivals.keys().copied().collect();
+            let arrival = gate.next(LIMIT, |token, flow| *token == [4; 16] && !seen.contains(&flow)).unwrap();
+            let arrival = arrival.expect("a client comes");
+            arrivals.insert(arrival.flow, arrival);
+        }
+        for (flow, client) in clients.into_iter().enumerate() {
+            let client = client.join().unwrap();
+            let arrival = &arrivals[&(flow as u32)];
+            assert_eq!(client.tag, arrival.association.tag);
+            client.send_bare(Kind::Request, flow as u64).unwrap();
+            let mut bytes = [0; 64];
+            arrival.association.socket.set_read_timeout(Some(LIMIT)).unwrap();
+            let count = arrival.association.socket.recv(&mut bytes).unwrap();
+            assert_eq!(arrival.association.header(&bytes[..count]).unwrap().number, flow as u64);
+        }
+    }
+
+    // Spec: net-protocol.md#datagrams-3
+    #[test]
+    fn garbage_truncated_and_unexpected_openings_are_answered_with_nothing_over_a_socket() {
+        let (mut gate, address) = gate(None);
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let hello = Opening::hello([4; 16], 1, [9; 32]).encode();
+        let mut longer = hello.to_vec();
+        longer.push(0);
+        for bytes in [&b"GET / HTTP/1.0"[..], &hello[..135], &longer, &[0xff; 1400], &[], &hello] {
+            stranger.send_to(bytes, address).unwrap();
+            // Nobody waits for this flow.
+            assert!(gate.next(Duration::from_millis(5), |_, _| false).unwrap().is_none());
+        }
+        stranger.set_nonblocking(true).unwrap();
+        assert_eq!(stranger.recv(&mut [0; 200]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        // The same hello is answered once somebody waits for it, with no more than its own length.
+        stranger.send_to(&hello, address).unwrap();
+        assert!(gate.next(Duration::from_millis(5), |_, _| true).unwrap().is_none());
+        stranger.set_nonblocking(false).unwrap();
+        stranger.set_read_timeout(Some(LIMIT)).unwrap();
+        assert_eq!(stranger.recv(&mut [0; 200]).unwrap(), hello.len());
+    }
+
+    #[test]
+    fn a_wrong_key_is_told_and_a_door_without_anyone_is_given_up_within_the_limit() {
+        let key = |byte| Key::from_bytes(&[byte; 20]).unwrap();
+        let (mut gate, address) = gate(Some(key(1)));
+        let asking = std::thread::spawn(move || open(address, [0; 16], 0, Some(&key(2)), LIMIT));
+        while !asking.is_finished() {
+            assert!(gate.next(Duration::from_millis(10), |_, _| true).unwrap().is_none());
+        }
+        assert!(matches!(asking.join().unwrap(), Err(HandshakeError::WrongKey)));
+        drop(gate);
+        let began = Instant::now();
+        assert!(open(address, [0; 16], 0, None, Duration::from_millis(120)).is_err());
+        assert!(began.elapsed() < LIMIT);
+    }
+
+    #[test]
+    fn a_port_that_somebody_has_is_an_error_in_words() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let error = UdpGate::bind(taken.local_addr().unwrap(), None).err().unwrap();
+        assert!(error.to_string().contains("is in use"), "{error}");
+    }
+}
