@@ -126,14 +126,24 @@ struct StreamArgs {
     /// Largest segment
     #[arg(long, value_name = "SIZE")]
     mss: Option<String>,
+    /// Cap on the rate at which one connection sends payload
+    #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
+    pacing: Vec<String>,
+    /// What the sending program of each flow makes a second (a slow source)
+    #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
+    source_rate: Vec<String>,
+    /// What the receiving program of each flow reads a second (a slow reader)
+    #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
+    read_rate: Vec<String>,
 }
 
-/// TCP ping-pong: the distribution of round trips.
+/// Requests and replies: the distribution of round trips, and what is lost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   weir net latency 127.0.0.1 --count 100000
-  weir net latency there:5301 --size 64B,1KiB --duration 10s --key-file key --json")]
+  weir net latency there:5301 --size 64B,1KiB --duration 10s --key-file key --json
+  weir net latency there --transport udp --rate 1kHz --duration 1min --key-file key")]
 struct LatencyArgs {
     #[command(flatten)]
     common: Common,
@@ -150,8 +160,14 @@ struct LatencyArgs {
     #[arg(long, value_name = "N", default_value = "10")]
     warm_up_count: String,
     /// How the messages travel
-    #[arg(long, value_name = "tcp", default_value = "tcp")]
-    transport: String,
+    #[arg(long, value_name = "tcp|udp", value_delimiter = ',', default_value = "tcp")]
+    transport: Vec<String>,
+    /// Requests a second, whatever became of those before [default: the next leaves with the reply]
+    #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
+    rate: Vec<String>,
+    /// How long a reply over UDP is waited for before its request counts as lost
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    timeout: String,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
@@ -323,6 +339,9 @@ fn stream(args: &StreamArgs) -> anyhow::Result<i32> {
     flags.tcp("send_buffer", Kind::Size, &args.send_buffer)?;
     flags.tcp("receive_buffer", Kind::Size, &args.receive_buffer)?;
     flags.tcp("mss", Kind::Size, &args.mss)?;
+    flags.tcp("pacing", Kind::Rate, &args.pacing)?;
+    flags.add("source_rate", Kind::Rate, &args.source_rate)?;
+    flags.add("read_rate", Kind::Rate, &args.read_rate)?;
     measure(&args.common, "stream", &flags, |values| Ok(Job::Stream(StreamPlan::from_values(values)?)))
 }
 
@@ -335,7 +354,9 @@ fn latency(args: &LatencyArgs) -> anyhow::Result<i32> {
     }
     flags.add("duration", Kind::Duration, &args.duration)?;
     flags.add("warm_up_count", Kind::Count, [&args.warm_up_count])?;
-    flags.add("transport", Kind::Choice(&["tcp"]), [&args.transport])?;
+    flags.add("transport", Kind::Choice(&["tcp", "udp"]), &args.transport)?;
+    flags.add("rate", Kind::Frequency, &args.rate)?;
+    flags.add("timeout", Kind::Duration, [&args.timeout])?;
     measure(&args.common, "latency", &flags, |values| Ok(Job::Latency(LatencyPlan::from_values(values)?)))
 }
 

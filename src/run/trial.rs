@@ -370,7 +370,10 @@ fn record_step(
         lateness,
         core_count: core_count(),
     };
-    let facts = Facts { generator: derived.generator, ..measured.facts(derived.transport, input.configuration.hosts.is_none()) };
+    let facts = Facts {
+        generator: derived.generator,
+        ..measured.facts(derived.transport, input.configuration.hosts.is_none())
+    };
     let factor = limiting_factor(&facts);
     output.timeline.extend(derived.warnings.into_iter().map(|text| TimelineEvent {
         at_ns: start.as_ns(),

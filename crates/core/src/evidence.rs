@@ -319,7 +319,12 @@ mod tests {
         }
     }
     fn named(transport: TransportFacts, port: PortFacts, emulator: EmulatorFacts) -> Factor {
-        let facts = Facts { transport: Some(transport), ports: vec![port], emulator: Some(emulator), generator: None };
+        let facts = Facts {
+            transport: Some(transport),
+            ports: vec![port],
+            emulator: Some(emulator),
+            generator: None,
+        };
         limiting_factor(&facts).name
     }
 

@@ -114,7 +114,6 @@ fn keys_of_later_versions_are_refused_by_name() {
         "",
     );
     refused(&whole().replace("\"stream\"", "\"burst\""), "workload \"burst\": not yet", "latency");
-    refused(&whole().replace("duration", "tcp = { pacing = \"1Gbit/s\" }\nduration"), "`pacing`", "");
     refused(&whole().replace("duration", "ip = 6\nduration"), "`ip` 6: not yet", "");
     let fault = |body: &str| format!("{}[[fault]]\nname = \"f\"\n{body}\n", whole());
     refused(&fault("on = \"link.wan\"\ndo = { kill = {} }"), "`kill`", "");

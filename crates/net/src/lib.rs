@@ -2,6 +2,7 @@
 //! `docs/specs/net-protocol.md`.
 
 pub mod adhoc;
+pub mod generator;
 pub mod latency;
 pub mod rendezvous;
 pub mod stream;

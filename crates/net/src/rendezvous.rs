@@ -1,18 +1,20 @@
 //! How the two ends of a step find each other: who accepts, who connects, and which connection is which flow.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_core::hosts::PortRange;
-use weir_seams::workload::{Assignment, Control, StepRequest, WorkloadError};
+use weir_seams::workload::{Assignment, Control, Outcome, StepRequest, WorkloadError};
+use weir_transport::dial::{Call, dial};
 use weir_transport::gate::{Gate, GateLimits};
-use weir_transport::handshake::{self, Mode, Status};
+use weir_transport::handshake::{Mode, Status, Token};
 use weir_transport::tcp_options::TcpOptions;
+use weir_transport::udp::{self, Association, UdpGate};
 use weir_transport::{Key, tcp};
 
 pub const ACCEPT: &str = "accept";
@@ -21,6 +23,12 @@ pub const CONNECT: &str = "connect";
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long after the start an acceptor waits for flows; all should be there before.
 const LATE_LIMIT: Duration = Duration::from_secs(1);
+/// Flows of a scenario's step belong to no session: the run's key says enough.
+const NO_TOKEN: Token = [0; 16];
+/// A flow's connection, and its copy that a watch may hold.
+const DESCRIPTORS_PER_FLOW: u64 = 2;
+/// What a process has open beside its flows.
+const DESCRIPTORS_BESIDE: u64 = 64;
 /// How soon the accepting thread notices that it is no longer wanted.
 const NOTICE: Duration = Duration::from_millis(50);
 
@@ -106,34 +114,40 @@ pub fn assignments(
 
 /// A flow with its connection.
 #[derive(Debug)]
-pub struct Flow {
+pub struct Flow<C = TcpStream> {
     pub spec: FlowSpec,
-    pub stream: TcpStream,
+    pub stream: C,
 }
 
-#[derive(Default)]
-struct Arrivals {
-    streams: BTreeMap<u32, TcpStream>,
+struct Arrivals<C> {
+    streams: BTreeMap<u32, C>,
     broken: Option<String>,
 }
 
-struct Shared {
-    arrivals: Mutex<Arrivals>,
+struct Shared<C> {
+    arrivals: Mutex<Arrivals<C>>,
     changed: Condvar,
     unwanted: AtomicBool,
 }
 
+impl<C> Shared<C> {
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals<C>> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A listening end: a thread lets the expected flows in, each once, and closes the port when all are there.
-pub struct Acceptor {
+pub struct Acceptor<C = TcpStream> {
     address: SocketAddr,
     expected: Vec<FlowSpec>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<C>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Acceptor {
     /// Listens at a free port of the host's data address, within its `data_ports` if it has some.
     pub fn listen(assignment: &Assignment, options: &TcpOptions) -> Result<Acceptor, WorkloadError> {
+        allow_many(assignment)?;
         let body = Body::of(assignment)?;
         let key = key_of(assignment)?;
         let host = &assignment.host;
@@ -143,30 +157,64 @@ impl Acceptor {
         })
         .map_err(stop)?;
         let address = listener.local_addr().map_err(stop)?;
+        let indices = body.flows.iter().map(|flow| flow.index).collect();
+        Acceptor::begin(host, address, body.flows, move |shared| accept_all(listener, key, indices, shared))
+    }
+}
+
+impl Acceptor<Association> {
+    /// Hears at a free UDP port of the host's data address, within its `data_ports` if it has some.
+    pub fn listen_datagrams(assignment: &Assignment) -> Result<Self, WorkloadError> {
+        allow_many(assignment)?;
+        let body = Body::of(assignment)?;
+        let host = &assignment.host;
+        let stop = |error: std::io::Error| WorkloadError::stop(format!("host {host}: {error}"));
+        let key = key_of(assignment)?;
+        let gate = PortRange::bind(assignment.data_ports, |port| {
+            UdpGate::bind(SocketAddr::new(body.address, port), Some(key.clone()))
+        })
+        .map_err(stop)?;
+        let address = gate.address().map_err(stop)?;
+        let indices = body.flows.iter().map(|flow| flow.index).collect();
+        Acceptor::begin(host, address, body.flows, move |shared| hear_all(gate, indices, shared))
+    }
+}
+
+impl<C: Send + 'static> Acceptor<C> {
+    fn begin(
+        host: &str,
+        address: SocketAddr,
+        expected: Vec<FlowSpec>,
+        let_in: impl FnOnce(&Shared<C>) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<Self, WorkloadError> {
         let shared = Arc::new(Shared {
-            arrivals: Mutex::default(),
+            arrivals: Mutex::new(Arrivals { streams: BTreeMap::new(), broken: None }),
             changed: Condvar::new(),
             unwanted: AtomicBool::new(false),
         });
-        let indices = body.flows.iter().map(|flow| flow.index).collect();
-        let thread = std::thread::Builder::new()
-            .name("weir-accept".to_owned())
-            .spawn({
-                let shared = Arc::clone(&shared);
-                move || accept_all(listener, key, indices, &shared)
-            })
-            .map_err(stop)?;
-        Ok(Acceptor { address, expected: body.flows, shared, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name("weir-accept".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                if let Err(error) = let_in(&shared) {
+                    shared.arrivals().broken = Some(format!("the data port broke: {error}"));
+                    shared.changed.notify_all();
+                }
+            }
+        });
+        let thread = thread.map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
+        Ok(Acceptor { address, expected, shared, thread: Some(thread) })
     }
+}
 
+impl<C> Acceptor<C> {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Waits until every flow has come. Errors name those that have not, a second after `deadline` at the latest.
-    pub fn collect(mut self, deadline: Instant) -> Result<Vec<Flow>, WorkloadError> {
+    pub fn collect(mut self, deadline: Instant) -> Result<Vec<Flow<C>>, WorkloadError> {
         let deadline = deadline + LATE_LIMIT;
-        let mut arrivals = self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrivals = self.shared.arrivals();
         while arrivals.streams.len() < self.expected.len() && arrivals.broken.is_none() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -196,7 +244,7 @@ impl Acceptor {
     }
 }
 
-impl Drop for Acceptor {
+impl<C> Drop for Acceptor<C> {
     fn drop(&mut self) {
         self.shared.unwanted.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -206,35 +254,62 @@ impl Drop for Acceptor {
     }
 }
 
-fn accept_all(listener: TcpListener, key: Key, expected: Vec<u32>, shared: &Shared) {
+fn accept_all(
+    listener: TcpListener,
+    key: Key,
+    expected: Vec<u32>,
+    shared: &Shared<TcpStream>,
+) -> std::io::Result<()> {
     let limits = GateLimits { pending_max: expected.len().max(256), ..GateLimits::default() };
-    let result = Gate::new(listener, Some(key), limits).and_then(|mut gate| {
-        let mut left = expected.len();
-        while left > 0 && !shared.unwanted.load(Ordering::Relaxed) {
-            for client in gate.next(NOTICE)? {
-                let hello = client.hello;
-                let mut arrivals = shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-                let welcome = hello.mode == Mode::Data
-                    && expected.contains(&hello.flow)
-                    && !arrivals.streams.contains_key(&hello.flow);
-                if !welcome {
-                    client.refuse(Status::UnknownFlow);
-                    continue;
-                }
-                // A client that is gone before it heard the answer has its place free to try again.
-                if let Ok(stream) = client.welcome() {
-                    arrivals.streams.insert(hello.flow, stream);
-                    left -= 1;
-                    shared.changed.notify_all();
-                }
+    let expected: BTreeSet<u32> = expected.into_iter().collect();
+    let mut gate = Gate::new(listener, Some(key), limits)?;
+    let mut left = expected.len();
+    while left > 0 && !shared.unwanted.load(Ordering::Relaxed) {
+        for client in gate.next(NOTICE)? {
+            let hello = client.hello;
+            let mut arrivals = shared.arrivals();
+            let welcome = hello.mode == Mode::Data
+                && expected.contains(&hello.flow)
+                && !arrivals.streams.contains_key(&hello.flow);
+            if !welcome {
+                client.refuse(Status::UnknownFlow);
+                continue;
+            }
+            // A client that is gone before it heard the answer has its place free to try again.
+            if let Ok(stream) = client.welcome() {
+                arrivals.streams.insert(hello.flow, stream);
+                left -= 1;
+                shared.changed.notify_all();
             }
         }
-        Ok(())
-    });
-    if let Err(error) = result {
-        let mut arrivals = shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        arrivals.broken = Some(format!("the data port broke: {error}"));
-        shared.changed.notify_all();
+    }
+    Ok(())
+}
+
+fn hear_all(mut gate: UdpGate, expected: Vec<u32>, shared: &Shared<Association>) -> std::io::Result<()> {
+    let mut missing: BTreeSet<u32> = expected.into_iter().collect();
+    while !missing.is_empty() && !shared.unwanted.load(Ordering::Relaxed) {
+        let expects = |token: &Token, flow| *token == NO_TOKEN && missing.contains(&flow);
+        if let Some(arrival) = gate.next(NOTICE, expects)? {
+            missing.remove(&arrival.flow);
+            shared.arrivals().streams.insert(arrival.flow, arrival.association);
+            shared.changed.notify_all();
+        }
+    }
+    Ok(())
+}
+
+/// A thousand flows need more descriptors than many systems give a program unasked.
+fn allow_many(assignment: &Assignment) -> Result<(), WorkloadError> {
+    let wanted = Body::of(assignment)?.flows.len() as u64 * DESCRIPTORS_PER_FLOW + DESCRIPTORS_BESIDE;
+    let host = &assignment.host;
+    match weir_sys::socket::raise_open_files() {
+        Ok(limit) if limit < wanted => Err(WorkloadError::stop(format!(
+            "host {host}: {wanted} open files are needed for its flows and {limit} are allowed; raise the hard limit \
+             (ulimit -Hn, LimitNOFILE=)"
+        ))),
+        // Where the limit cannot be read, opening the sockets will tell.
+        _ => Ok(()),
     }
 }
 
@@ -243,30 +318,53 @@ fn key_of(assignment: &Assignment) -> Result<Key, WorkloadError> {
         .map_err(|error| WorkloadError::stop(format!("step {:?}: {error}", assignment.step)))
 }
 
-/// The connecting end: makes every flow of the assignment and proves to each acceptor that it belongs there.
-pub fn connect(assignment: &Assignment, options: &TcpOptions) -> Result<Vec<Flow>, WorkloadError> {
-    let body = Body::of(assignment)?;
-    let key = key_of(assignment)?;
-    let mut flows = Vec::with_capacity(body.flows.len());
-    for spec in body.flows {
+/// Each flow of the assignment with the address its other end listens at.
+fn called(assignment: &Assignment) -> Result<Vec<(FlowSpec, SocketAddr)>, WorkloadError> {
+    let mut calls = Vec::new();
+    for spec in Body::of(assignment)?.flows {
         let address = assignment.peers.get(&spec.peer).ok_or_else(|| {
             WorkloadError::stop(format!("{}: where {} listens is not known", spec.entity, spec.peer))
         })?;
         let address: SocketAddr = address
             .parse()
             .map_err(|_| WorkloadError::stop(format!("{}: {address:?} is not ADDRESS:PORT", spec.entity)))?;
-        let stream = open(address, &key, spec.index, options)
-            .map_err(|text| WorkloadError::retry(format!("{} to {address}: {text}", spec.entity)))?;
+        calls.push((spec, address));
+    }
+    Ok(calls)
+}
+
+/// The connecting end: makes every flow of the assignment, many at once, and proves to each acceptor that it belongs there.
+pub fn connect(assignment: &Assignment, options: &TcpOptions) -> Result<Vec<Flow>, WorkloadError> {
+    allow_many(assignment)?;
+    let key = key_of(assignment)?;
+    let called = called(assignment)?;
+    let calls: Vec<Call> = called
+        .iter()
+        .map(|(spec, address)| Call {
+            address: *address,
+            mode: Mode::Data,
+            token: NO_TOKEN,
+            flow: spec.index,
+        })
+        .collect();
+    let streams = dial(&calls, Some(&key), Some(options), CONNECT_LIMIT).map_err(|failed| {
+        let (spec, address) = &called[failed.index];
+        WorkloadError::retry(format!("{} to {address}: {}", spec.entity, failed.error))
+    })?;
+    Ok(called.into_iter().zip(streams).map(|((spec, _), stream)| Flow { spec, stream }).collect())
+}
+
+/// Likewise over UDP.
+pub fn associate(assignment: &Assignment) -> Result<Vec<Flow<Association>>, WorkloadError> {
+    allow_many(assignment)?;
+    let key = key_of(assignment)?;
+    let mut flows = Vec::new();
+    for (spec, address) in called(assignment)? {
+        let stream = udp::open(address, NO_TOKEN, spec.index, Some(&key), CONNECT_LIMIT)
+            .map_err(|error| WorkloadError::retry(format!("{} to UDP {address}: {error}", spec.entity)))?;
         flows.push(Flow { spec, stream });
     }
     Ok(flows)
-}
-
-fn open(address: SocketAddr, key: &Key, index: u32, options: &TcpOptions) -> Result<TcpStream, String> {
-    let stream = tcp::connect(address, Some(options), CONNECT_LIMIT).map_err(|error| error.to_string())?;
-    handshake::open(&stream, Mode::Data, [0; 16], index, Some(key), CONNECT_LIMIT)
-        .map_err(|error| error.to_string())?;
-    Ok(stream)
 }
 
 /// What the kernel granted to each flow's end, by `ENTITY.sender` and `ENTITY.receiver`.
@@ -280,15 +378,28 @@ pub fn granted(flows: &[Flow], options: &TcpOptions) -> serde_json::Map<String, 
         .collect()
 }
 
+/// What the kernel granted less of than was asked, from the grants of all outcomes: each text once, with how many ends of
+/// flows it was so for.
+pub fn clamped(outcomes: &[Outcome]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for granted in outcomes.iter().flat_map(|outcome| outcome.granted.values()) {
+        let texts = granted.get("clamped").and_then(serde_json::Value::as_array);
+        for text in texts.into_iter().flatten().filter_map(serde_json::Value::as_str) {
+            *counts.entry(text).or_default() += 1;
+        }
+    }
+    counts.into_iter().map(|(text, count)| format!("{text} ({count} ends of flows)")).collect()
+}
+
 /// The agreed start on this process's clock.
 pub fn deadline(control: &Control) -> Instant {
     Instant::now() + control.start_at().since(weir_sys::clock::monotonic())
 }
 
 /// One end of a workload's flows, from the moment it is prepared until they are all there.
-pub enum Side {
-    Accept(Acceptor),
-    Connect(Vec<Flow>),
+pub enum Side<C = TcpStream> {
+    Accept(Acceptor<C>),
+    Connect(Vec<Flow<C>>),
 }
 
 impl Side {
@@ -301,7 +412,19 @@ impl Side {
         }
         Ok(Side::Connect(connect(assignment, options)?))
     }
+}
 
+impl Side<Association> {
+    /// Likewise over UDP.
+    pub fn prepare_datagrams(assignment: &Assignment) -> Result<Self, WorkloadError> {
+        if assignment.role == ACCEPT {
+            return Ok(Side::Accept(Acceptor::listen_datagrams(assignment)?));
+        }
+        Ok(Side::Connect(associate(assignment)?))
+    }
+}
+
+impl<C> Side<C> {
     /// Where peers of later stages reach this end, if they do.
     pub fn address(&self) -> Option<String> {
         match self {
@@ -311,7 +434,7 @@ impl Side {
     }
 
     /// All flows; an accepting end waits for those still to come.
-    pub fn flows(self, control: &Control) -> Result<Vec<Flow>, WorkloadError> {
+    pub fn flows(self, control: &Control) -> Result<Vec<Flow<C>>, WorkloadError> {
         match self {
             Side::Accept(acceptor) => acceptor.collect(deadline(control)),
             Side::Connect(flows) => Ok(flows),

@@ -158,6 +158,11 @@ pub(super) static TCP: &[Param] = &[
     size("receive_buffer", "Asked of the kernel for the receiving socket; the record says what was granted.")
         .range(1.0, 1e12),
     size("mss", "Largest segment, in bytes of payload and options.").range(88.0, 8_960.0),
+    rate(
+        "pacing",
+        "Cap on the rate at which one connection sends payload; the kernel spaces its segments. The record says what was granted.",
+    )
+    .range(8.0, 1e14),
     flag("nodelay", "Send small segments at once (no Nagle); the workload's own choice unless given."),
 ];
 
@@ -338,7 +343,6 @@ pub(super) const LATER: &[(&str, &[&str])] = &[
     ("access", &["jitter", "loss", "burst_loss", "corrupt", "reorder"]),
     ("lab.link", &["jitter", "burst_loss", "corrupt", "reorder"]),
     ("direction", &["jitter", "burst_loss", "corrupt", "reorder"]),
-    ("step.tcp", &["pacing"]),
     ("fault", &["phase", "match", "share"]),
     ("fault.do", &["delay_some", "corrupt", "pause", "kill"]),
     ("criterion", &["fit", "share"]),

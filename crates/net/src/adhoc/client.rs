@@ -1,22 +1,22 @@
 //! The asking side of an ad-hoc measurement.
 
 use super::AdhocError;
-use super::message::{FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
+use super::message::{Flows, FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
 use crate::WORKLOADS;
 use crate::rendezvous::Flow;
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use weir_core::Values;
-use weir_core::evidence::TransportFacts;
+use weir_core::evidence::{GeneratorFacts, TransportFacts};
 use weir_core::record::Row;
 use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
 use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
 use weir_transport::deadline::Deadline;
-use weir_transport::handshake::{self, Mode};
-use weir_transport::{Key, read_frame, tcp, write_frame};
+use weir_transport::dial::{Call, DialError, dial};
+use weir_transport::handshake::{self, Mode, Token};
+use weir_transport::{Key, read_frame, tcp, udp, write_frame};
 
 /// Time to connect, and for each answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,6 +47,8 @@ pub struct Measurement {
     /// Why it must not count, if so.
     pub invalid: Option<String>,
     pub transport: Option<TransportFacts>,
+    pub generator: Option<GeneratorFacts>,
+    pub warnings: Vec<String>,
     /// Length of the measurement, drain included, ns.
     pub length_ns: u64,
     pub granted: serde_json::Map<String, serde_json::Value>,
@@ -66,20 +68,17 @@ impl Client {
         tell: &mut dyn FnMut(Progress),
     ) -> Result<Measurement, AdhocError> {
         job.check().map_err(|error| AdhocError::new(error.text))?;
-        let stream = self.open(Mode::Control, [0; 16], 0, None)?;
+        let stream = self.open()?;
         let server = ServerConnection { stream, address: self.address };
         server.stream.set_nonblocking(true).map_err(|error| server.broken(&error.to_string()))?;
         server.stream.set_nodelay(true).map_err(|error| server.broken(&error.to_string()))?;
-        server.send(&FromClient::Request(job.clone()))?;
+        server.send(&FromClient::Request(Box::new(job.clone())))?;
         let FromServer::Ready { token } = server.receive(PATIENCE)? else {
             return Err(server.broken("it answers a request with something else"));
         };
         let token = token_of(&token).ok_or_else(|| server.broken("its token is malformed"))?;
-        let mut flows = Vec::new();
-        for spec in job.flows(false) {
-            let stream = self.open(Mode::Data, token, spec.index, Some(job))?;
-            flows.push(Flow { spec, stream });
-        }
+        let flows =
+            if job.over_datagrams() { self.associate(job, token)? } else { self.connect(job, token)? };
         let FromServer::Connected = server.receive(PATIENCE)? else {
             return Err(server.broken("it does not confirm the flows"));
         };
@@ -98,29 +97,54 @@ impl Client {
         Ok(judge(job, values, [near, far], stopped))
     }
 
-    fn open(
-        &self,
-        mode: Mode,
-        token: [u8; 16],
-        flow: u32,
-        job: Option<&Job>,
-    ) -> Result<TcpStream, AdhocError> {
+    /// The control connection.
+    fn open(&self) -> Result<TcpStream, AdhocError> {
         let address = self.address;
-        let stream = tcp::connect(address, job.map(Job::tcp), PATIENCE).map_err(|error| {
-            // An option of this machine's own socket was refused; the server has nothing to do with it.
-            if error.kind() == ErrorKind::InvalidInput {
-                return AdhocError::new(error.to_string());
-            }
-            let hint = if mode == Mode::Control {
-                format!("\n  is `weir net serve --listen {address}` running there, and does a firewall let it through?")
-            } else {
-                String::new()
-            };
-            AdhocError::new(format!("cannot connect to {address}: {error}{hint}"))
+        let stream = tcp::connect(address, None, PATIENCE).map_err(|error| {
+            AdhocError::new(format!(
+                "cannot connect to {address}: {error}\n  is `weir net serve --listen {address}` running there, and does a \
+                 firewall let it through?"
+            ))
         })?;
-        handshake::open(&stream, mode, token, flow, self.key.as_ref(), PATIENCE)
+        handshake::open(&stream, Mode::Control, [0; 16], 0, self.key.as_ref(), PATIENCE)
             .map_err(|error| AdhocError::new(format!("{address}: {error}")))?;
         Ok(stream)
+    }
+
+    /// The flows, many at once.
+    fn connect(&self, job: &Job, token: Token) -> Result<Flows, AdhocError> {
+        let address = self.address;
+        let specs = job.flows(false);
+        // Where it cannot be raised, opening the sockets will tell.
+        let _ = weir_sys::socket::raise_open_files();
+        let calls: Vec<Call> =
+            specs.iter().map(|spec| Call { address, mode: Mode::Data, token, flow: spec.index }).collect();
+        let streams = dial(&calls, self.key.as_ref(), Some(job.tcp()), PATIENCE).map_err(|failed| {
+            AdhocError::new(match failed.error {
+                // This machine's own socket refused it; the server has nothing to do with it.
+                DialError::Option(error) => error.to_string(),
+                DialError::Connect(error) => format!("cannot connect to {address}: {error}"),
+                DialError::Handshake(error) => format!("{address}: {error}"),
+            })
+        })?;
+        let flows = specs.into_iter().zip(streams).map(|(spec, stream)| Flow { spec, stream });
+        Ok(Flows::Streams(flows.collect()))
+    }
+
+    /// The flows over UDP.
+    fn associate(&self, job: &Job, token: Token) -> Result<Flows, AdhocError> {
+        let address = self.address;
+        let mut flows = Vec::new();
+        for spec in job.flows(false) {
+            let stream =
+                udp::open(address, token, spec.index, self.key.as_ref(), PATIENCE).map_err(|error| {
+                    AdhocError::new(format!(
+                        "{address} does not answer over UDP: {error}\n  does a firewall let UDP through?"
+                    ))
+                })?;
+            flows.push(Flow { spec, stream });
+        }
+        Ok(Flows::Datagrams(flows))
     }
 }
 
@@ -223,6 +247,8 @@ fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> M
     let mut measurement = Measurement {
         invalid: derived.invalid,
         transport: derived.transport,
+        generator: derived.generator,
+        warnings: derived.warnings,
         length_ns: outcomes[0].ended_ns.saturating_sub(outcomes[0].started_ns),
         stopped,
         ..Measurement::default()

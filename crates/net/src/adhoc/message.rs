@@ -1,18 +1,18 @@
 //! What is said on a control connection.
 
 use super::{CLIENT, SERVER};
-use crate::latency::LatencyPlan;
-use crate::latency::pingpong;
+use crate::latency::{LatencyPlan, Travel, datagrams, open, pingpong};
 use crate::rendezvous::{self, Body, Flow, FlowSpec};
 use crate::stream::clock::Patience;
 use crate::stream::engine;
-use crate::stream::plan::{BLOCK_BYTES_MAX, StreamPlan};
+use crate::stream::plan::{BLOCK_BYTES_MAX, StreamPlan, Until};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use weir_core::Values;
 use weir_seams::workload::{Control, Outcome, Peer, StepRequest, WorkloadError};
 use weir_transport::tcp_options::TcpOptions;
+use weir_transport::udp::Association;
 
 /// Largest frame a server reads.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -36,7 +36,7 @@ pub enum Job {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromClient {
-    Request(Job),
+    Request(Box<Job>),
     /// All flows are connected: both ends start so long after this message.
     Start {
         in_ns: u64,
@@ -64,7 +64,18 @@ pub enum FromServer {
     },
 }
 
+/// The connected flows of one end.
+pub enum Flows {
+    Streams(Vec<Flow>),
+    Datagrams(Vec<Flow<Association>>),
+}
+
 impl Job {
+    /// Whether its flows travel over UDP.
+    pub fn over_datagrams(&self) -> bool {
+        matches!(self, Job::Latency(LatencyPlan { transport: Travel::Udp, .. }))
+    }
+
     pub fn tcp(&self) -> &TcpOptions {
         match self {
             Job::Stream(plan) => &plan.tcp,
@@ -75,9 +86,9 @@ impl Job {
     /// Planned end of sending, where there is one.
     pub fn duration(&self) -> Option<Duration> {
         match self {
-            Job::Stream(StreamPlan { until: crate::stream::plan::Until::Duration(duration), .. })
-            | Job::Latency(LatencyPlan { until: pingpong::Until::Duration(duration), .. }) => Some(*duration),
-            _ => None,
+            Job::Stream(StreamPlan { until: Until::Duration(duration), .. }) => Some(*duration),
+            Job::Stream(_) => None,
+            Job::Latency(plan) => plan.planned(),
         }
     }
 
@@ -98,7 +109,8 @@ impl Job {
             }
             Job::Latency(plan) => {
                 plan.check()?;
-                (1, 2 * plan.size_bytes)
+                // The ring of requests without reply is beside the messages.
+                (1, 2 * plan.size_bytes + open::FLIGHT_MAX)
             }
         };
         if flows > FLOWS_MAX {
@@ -137,10 +149,10 @@ impl Job {
     }
 
     /// Carries out one end.
-    pub fn run(&self, server: bool, flows: Vec<Flow>, control: &Control) -> Result<Outcome, WorkloadError> {
+    pub fn run(&self, server: bool, flows: Flows, control: &Control) -> Result<Outcome, WorkloadError> {
         let (host, role) = if server { (SERVER, rendezvous::ACCEPT) } else { (CLIENT, rendezvous::CONNECT) };
-        match self {
-            Job::Stream(plan) => {
+        match (self, flows) {
+            (Job::Stream(plan), Flows::Streams(flows)) => {
                 let load = engine::Load {
                     plan: plan.clone(),
                     host: host.to_owned(),
@@ -150,14 +162,20 @@ impl Job {
                 };
                 engine::run(&load, flows, control)
             }
-            Job::Latency(plan) => {
+            (Job::Latency(plan), flows) => {
                 let load = pingpong::Load {
                     plan: plan.clone(),
                     host: host.to_owned(),
                     role: role.to_owned(),
                     limits: pingpong::Limits::default(),
                 };
-                pingpong::run(&load, flows, control)
+                match flows {
+                    Flows::Streams(flows) => pingpong::run(&load, flows, control),
+                    Flows::Datagrams(flows) => datagrams::run(&load, flows, control),
+                }
+            }
+            (Job::Stream(_), Flows::Datagrams(_)) => {
+                Err(WorkloadError::stop("a stream does not go over UDP"))
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::AdhocError;
 use super::session::{self, Session};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_transport::gate::{Admitted, Gate, GateLimits};
 use weir_transport::handshake::{Mode, Status, Token};
+use weir_transport::udp::{Arrival, Association, UdpGate};
 use weir_transport::{Key, tcp};
+
+/// How soon the doors notice that they are to close.
+const LOOK: Duration = Duration::from_millis(100);
+const FREE_PORT_TRIES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
@@ -29,11 +34,19 @@ impl Default for ServerLimits {
     }
 }
 
+/// A flow's connection that has come.
+pub(super) enum Arrived {
+    Stream(TcpStream),
+    Association(Association),
+}
+
 /// A session that waits for its data connections.
 pub(super) struct Expecting {
     /// Flows that have not come yet.
     pub missing: Vec<u32>,
-    pub arrived: SyncSender<(u32, TcpStream)>,
+    /// Whether they come over UDP.
+    pub datagrams: bool,
+    pub arrived: SyncSender<(u32, Arrived)>,
 }
 
 /// What the door and the sessions share.
@@ -49,10 +62,47 @@ impl Hall {
     pub fn expecting(&self) -> MutexGuard<'_, BTreeMap<Token, Expecting>> {
         self.expecting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn expects_datagrams(&self, token: &Token, flow: u32) -> bool {
+        let expecting = self.expecting();
+        expecting.get(token).is_some_and(|session| session.datagrams && session.missing.contains(&flow))
+    }
+}
+
+/// The door for datagrams, on a thread of its own until `closed`. Only flows of sessions that have been asked for over the
+/// control connection are answered.
+fn hear(mut gate: UdpGate, hall: &Hall) -> std::io::Result<()> {
+    while !hall.closed.load(Ordering::Relaxed) {
+        let expects = |token: &Token, flow| hall.expects_datagrams(token, flow);
+        let Some(Arrival { association, token, flow, .. }) = gate.next(LOOK, expects)? else { continue };
+        if let Some(session) = hall.expecting().get_mut(&token)
+            && let Some(place) = session.missing.iter().position(|missing| *missing == flow)
+        {
+            session.missing.swap_remove(place);
+            // The channel has room for every flow of the session; a session that is gone needs none.
+            let _ = session.arrived.try_send((flow, Arrived::Association(association)));
+        }
+    }
+    Ok(())
+}
+
+/// TCP and UDP at the same port; a free one of TCP may be taken for UDP, then another is tried.
+fn doors(address: SocketAddr, key: Option<&Key>) -> std::io::Result<(TcpListener, UdpGate)> {
+    let mut tries_left = if address.port() == 0 { FREE_PORT_TRIES } else { 1 };
+    loop {
+        tries_left -= 1;
+        let listener = tcp::listen(address, None)?;
+        match UdpGate::bind(listener.local_addr()?, key.cloned()) {
+            Ok(gate) => return Ok((listener, gate)),
+            Err(error) if tries_left == 0 => return Err(error),
+            Err(_) => {}
+        }
+    }
 }
 
 pub struct Server {
     gate: Gate,
+    datagrams: Option<UdpGate>,
     limits: ServerLimits,
     hall: Arc<Hall>,
     sessions: Vec<JoinHandle<()>>,
@@ -62,7 +112,8 @@ pub struct Server {
 impl Server {
     /// Listens. `key` is `None` where anyone may come. Errors: the port is taken, the address is not this machine's.
     pub fn listen(address: SocketAddr, key: Option<Key>, limits: ServerLimits) -> Result<Server, AdhocError> {
-        let listener = tcp::listen(address, None).map_err(|error| AdhocError::new(error.to_string()))?;
+        let (listener, datagrams) =
+            doors(address, key.as_ref()).map_err(|error| AdhocError::new(error.to_string()))?;
         let gate = Gate::new(listener, key, GateLimits::default())
             .map_err(|error| AdhocError::new(format!("cannot wait for connections at {address}: {error}")))?;
         let hall = Hall {
@@ -70,7 +121,16 @@ impl Server {
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         };
-        Ok(Server { gate, limits, hall: Arc::new(hall), sessions: Vec::new(), begun: Vec::new() })
+        // Where it cannot be raised, too many flows are refused one by one.
+        let _ = weir_sys::socket::raise_open_files();
+        Ok(Server {
+            gate,
+            datagrams: Some(datagrams),
+            limits,
+            hall: Arc::new(hall),
+            sessions: Vec::new(),
+            begun: Vec::new(),
+        })
     }
 
     pub fn address(&self) -> Result<SocketAddr, AdhocError> {
@@ -85,19 +145,39 @@ impl Server {
         note: impl Fn(String) + Send + Sync + 'static,
     ) -> Result<(), AdhocError> {
         let note: Arc<dyn Fn(String) + Send + Sync> = Arc::new(note);
+        let hearing = self.datagrams.take().map(|gate| {
+            let (hall, note) = (Arc::clone(&self.hall), Arc::clone(&note));
+            std::thread::Builder::new().name("weir-datagrams".to_owned()).spawn(move || {
+                if let Err(error) = hear(gate, &hall) {
+                    note(format!("the UDP socket broke, measurements over UDP end: {error}"));
+                }
+            })
+        });
+        let hearing = hearing
+            .transpose()
+            .map_err(|error| AdhocError::new(format!("a thread could not be started: {error}")))?;
+        let served = self.doors_open(interrupts, &note);
+        self.hall.closed.store(true, Ordering::Relaxed);
+        for thread in self.sessions.into_iter().chain(hearing) {
+            // A session has noted its own end; a panic there is no reason to leave in disorder here.
+            let _ = thread.join();
+        }
+        served
+    }
+
+    fn doors_open(
+        &mut self,
+        interrupts: &dyn Fn() -> u32,
+        note: &Arc<dyn Fn(String) + Send + Sync>,
+    ) -> Result<(), AdhocError> {
         while interrupts() == 0 {
-            self.turn(&note, true)?;
+            self.turn(note, true)?;
         }
         self.hall.closing.store(true, Ordering::Relaxed);
         let until = Instant::now() + self.limits.drain;
         while !self.sessions.is_empty() && interrupts() < 2 && Instant::now() < until {
             // Sessions that are still connecting must come to their end too.
-            self.turn(&note, false)?;
-        }
-        self.hall.closed.store(true, Ordering::Relaxed);
-        for session in self.sessions {
-            // It has noted its own end; a panic there is no reason to leave in disorder here.
-            let _ = session.join();
+            self.turn(note, false)?;
         }
         Ok(())
     }
@@ -105,7 +185,7 @@ impl Server {
     fn turn(&mut self, note: &Arc<dyn Fn(String) + Send + Sync>, open: bool) -> Result<(), AdhocError> {
         let admitted = self
             .gate
-            .next(Duration::from_millis(100))
+            .next(LOOK)
             .map_err(|error| AdhocError::new(format!("the listening socket broke: {error}")))?;
         self.sessions.retain(|session| !session.is_finished());
         for client in admitted {
@@ -147,7 +227,8 @@ impl Server {
     fn route(&self, client: Admitted) {
         let flow = client.hello.flow;
         let mut expecting = self.hall.expecting();
-        let Some(session) = expecting.get_mut(&client.hello.token) else {
+        let Some(session) = expecting.get_mut(&client.hello.token).filter(|session| !session.datagrams)
+        else {
             drop(expecting);
             client.refuse(Status::UnknownSession);
             return;
@@ -160,7 +241,7 @@ impl Server {
         if let Ok(stream) = client.welcome() {
             session.missing.swap_remove(place);
             // The channel has room for every flow of the session; a session that is gone needs none.
-            let _ = session.arrived.try_send((flow, stream));
+            let _ = session.arrived.try_send((flow, Arrived::Stream(stream)));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One client's session on the server: a job, its flows, its outcome.
 
 use super::AdhocError;
-use super::message::{DURATION_MAX, FromClient, FromServer, Job, REQUEST_BYTES_MAX, token_text};
-use super::server::{Expecting, Hall};
+use super::message::{DURATION_MAX, Flows, FromClient, FromServer, Job, REQUEST_BYTES_MAX, token_text};
+use super::server::{Arrived, Expecting, Hall};
 use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -92,7 +92,7 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         Ok(Ok(outcome)) => {
             let bytes = control.progress();
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
-            Ok(match &job {
+            Ok(match &*job {
                 Job::Stream(plan) => {
                     format!("stream, {} flows, {bytes} bytes received", plan.flows_per_pair())
                 }
@@ -105,36 +105,40 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
 }
 
 /// Registers the session, lets its flows in, and sets what the client asked of the sockets.
-fn connect(session: &Session<'_>, job: &Job) -> Result<Vec<Flow>, AdhocError> {
+fn connect(session: &Session<'_>, job: &Job) -> Result<Flows, AdhocError> {
     let token: Token =
         key::random().map_err(|error| AdhocError::new(format!("no randomness to be had: {error}")))?;
     let specs = job.flows(true);
     let (arrived, arrivals) = sync_channel(specs.len().max(1));
     let missing = specs.iter().map(|spec| spec.index).collect();
-    session.hall.expecting().insert(token, Expecting { missing, arrived });
+    let datagrams = job.over_datagrams();
+    session.hall.expecting().insert(token, Expecting { missing, datagrams, arrived });
     let registered = Registered { hall: session.hall, token };
     session.send(&FromServer::Ready { token: token_text(&token) }, PATIENCE)?;
-    let mut streams = collect(session, &arrivals, specs.len())?;
+    let mut all = collect(session, &arrivals, specs.len())?;
     drop(registered);
-    let mut flows = Vec::with_capacity(specs.len());
+    let (mut streams, mut associations) = (Vec::new(), Vec::new());
     for spec in specs {
-        let Some(stream) = streams.remove(&spec.index) else {
-            return session.refuse(&format!("{} never connected", spec.entity));
-        };
-        if let Err(error) = job.tcp().apply_connected(stream.as_fd()) {
-            return session.refuse(&format!("on the server: {error}"));
+        match all.remove(&spec.index) {
+            Some(Arrived::Stream(stream)) => {
+                if let Err(error) = job.tcp().apply_connected(stream.as_fd()) {
+                    return session.refuse(&format!("on the server: {error}"));
+                }
+                streams.push(Flow { spec, stream });
+            }
+            Some(Arrived::Association(stream)) => associations.push(Flow { spec, stream }),
+            None => return session.refuse(&format!("{} never connected", spec.entity)),
         }
-        flows.push(Flow { spec, stream });
     }
     session.send(&FromServer::Connected, PATIENCE)?;
-    Ok(flows)
+    Ok(if datagrams { Flows::Datagrams(associations) } else { Flows::Streams(streams) })
 }
 
 fn collect(
     session: &Session<'_>,
-    arrivals: &Receiver<(u32, TcpStream)>,
+    arrivals: &Receiver<(u32, Arrived)>,
     count: usize,
-) -> Result<BTreeMap<u32, TcpStream>, AdhocError> {
+) -> Result<BTreeMap<u32, Arrived>, AdhocError> {
     let until = Instant::now() + CONNECT_LIMIT;
     let mut streams = BTreeMap::new();
     while streams.len() < count {

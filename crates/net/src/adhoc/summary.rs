@@ -67,8 +67,13 @@ pub fn summarise(workload: &str, definitions: &[Metric], points: &[Point]) -> Su
             }
             let more = measurement.failures.iter().filter(|text| Some(*text) != measurement.invalid.as_ref());
             warnings.extend(more.map(|text| format!("{id}: {text}")));
+            warnings.extend(measurement.warnings.iter().map(|text| format!("{id}: {text}")));
             let valid = measurement.invalid.is_none();
-            let facts = Facts { transport: measurement.transport, ..Facts::default() };
+            let facts = Facts {
+                transport: measurement.transport,
+                generator: measurement.generator,
+                ..Facts::default()
+            };
             PointSummary {
                 id,
                 step: workload.to_owned(),

@@ -88,6 +88,16 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         if let Some(cost) = get("cost.cpu_seconds_per_gigabyte") {
             notes.push(format!("{id}: {:.3} CPU seconds per gigabyte, both ends", cost.mean));
         }
+        if let Some(lost) = get("latency.lost_ratio").filter(|lost| lost.mean > 0.0) {
+            notes.push(format!("{id}: {:.3} % of the requests were lost", lost.mean * 100.0));
+        }
+        if let Some(generator) = point.measurement.generator.filter(|generator| generator.missed_count > 0) {
+            notes.push(format!(
+                "{id}: the generator gave up {} of {} ticks because it woke up too late",
+                generator.missed_count, generator.due_count
+            ));
+        }
+        notes.extend(point.measurement.warnings.iter().map(|text| format!("{id}: {text}")));
         if let Some(reason) = &point.measurement.invalid {
             notes.push(format!("{id} does not count: {reason}"));
         }

@@ -198,3 +198,75 @@ fn a_segment_size_asked_for_holds_both_ways() {
         assert!(bytes <= 1000, "{flow}: {bytes}");
     }
 }
+
+fn latency(pairs: &[(&str, Value)]) -> (Job, Values) {
+    let mut values = Values::default();
+    for (key, value) in pairs {
+        values.set(key, value.clone());
+    }
+    (Job::Latency(LatencyPlan::from_values(&values).unwrap()), values)
+}
+
+fn udp() -> (&'static str, Value) {
+    ("transport", Value::Text("udp".to_owned()))
+}
+
+// Spec: net-protocol.md#datagrams-5
+#[test]
+fn round_trips_over_udp_need_the_key_and_are_all_counted() {
+    let key = |byte| Some(Key::from_bytes(&[byte; 16]).unwrap());
+    let server = Running::begin(key(1));
+    for rate in [None, Some(Value::Frequency(weir_core::units::Hertz(1000.0)))] {
+        let mut pairs = vec![udp(), ("count", Value::Count(100))];
+        pairs.extend(rate.map(|rate| ("rate", rate)));
+        let job = latency(&pairs);
+        let measured = measure(server.address, key(1), &job).unwrap();
+        assert_eq!((measured.invalid, measured.failures), (None, Vec::new()));
+        let lost = measured.rows.iter().find(|row| row.metric == "latency.lost_ratio").unwrap();
+        assert_eq!(lost.value, weir_core::record::Observed::Value(0.0));
+        assert!(measure(server.address, key(2), &job).is_err());
+    }
+}
+
+// Spec: net-protocol.md#datagrams-3
+#[test]
+fn datagrams_of_strangers_get_nothing_from_a_server_and_disturb_no_measurement() {
+    let server = Running::begin(None);
+    let address = server.address;
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let measured = std::thread::scope(|scope| {
+        let job = latency(&[udp(), ("duration", milliseconds(500))]);
+        let measuring = scope.spawn(move || measure(address, None, &job));
+        let hello = weir_transport::datagram::Opening::hello([9; 16], 0, [7; 32]).encode();
+        while !measuring.is_finished() {
+            for bytes in [&hello[..], &[0xa5; 1400], b"x"] {
+                stranger.send_to(bytes, address).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        measuring.join().unwrap().unwrap()
+    });
+    assert_eq!((measured.invalid, measured.failures), (None, Vec::new()));
+    assert_eq!(stranger.recv(&mut [0; 10]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_hundred_flows_to_a_server_are_connected_at_once_over_either_family() {
+    let server = Server::listen("[::1]:0".parse().unwrap(), None, ServerLimits::default());
+    // A machine may have no IPv6.
+    let Ok(server) = server else { return };
+    let address = server.address().unwrap();
+    let interrupts = Arc::new(AtomicU32::new(0));
+    let thread = std::thread::spawn({
+        let interrupts = Arc::clone(&interrupts);
+        move || server.serve(&|| interrupts.load(Ordering::Relaxed), |_| {})
+    });
+    let job = stream(&[("bytes", Value::Size(Bytes(10_000))), ("streams", Value::Count(100))]);
+    let measured = measure(address, None, &job).unwrap();
+    assert_eq!((measured.invalid, measured.failures), (None, Vec::new()));
+    let job = latency(&[udp(), ("count", Value::Count(10))]);
+    assert_eq!(measure(address, None, &job).unwrap().invalid, None);
+    interrupts.store(1, Ordering::Relaxed);
+    thread.join().unwrap().unwrap();
+}

@@ -1,14 +1,21 @@
-//! Workload `latency`: TCP ping-pong in a closed loop. One request is under way at a time on each connection, the next
-//! leaves when the reply has come, and the clock is read once a round trip.
+//! Workload `latency`: requests and their replies over TCP or UDP. In a closed loop one request is under way at a time on
+//! each connection, the next leaves when the reply has come, and the clock is read once a round trip. In an open loop (`rate`)
+//! requests leave at the ticks of a clock, and a round trip counts from its tick.
 
+pub mod datagrams;
+pub mod open;
 pub mod pingpong;
 #[cfg(test)]
 mod tests;
+pub mod trips;
 
+use crate::generator;
 use crate::rendezvous::{self, Side};
 use pingpong::{Limits, Load, Until};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use weir_core::metric::{Better, Metric, Scope};
+use trips::{LatencyBody, METRICS};
+use weir_core::metric::Metric;
 use weir_core::param::Kind;
 use weir_core::{Param, Values};
 use weir_seams::workload::{
@@ -16,15 +23,40 @@ use weir_seams::workload::{
     WorkloadError,
 };
 use weir_transport::tcp_options::TcpOptions;
+use weir_transport::udp::{Association, DATAGRAM_BYTES_MAX};
 
-/// Largest message.
+/// Largest message over TCP.
 pub const SIZE_BYTES_MAX: u64 = 16 << 20;
+/// Smallest message over UDP: its header.
+pub const UDP_SIZE_BYTES_MIN: u64 = 16;
+/// Bounds of `rate`, requests a second on one connection.
+pub const RATE_HERTZ: std::ops::RangeInclusive<f64> = 0.01..=1e6;
+/// Bounds of `timeout`.
+pub const TIMEOUT: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
 pub static PARAMS: &[Param] = &[
     Param::new("size", Kind::Size, "Bytes of the request and of the reply.")
         .default("64B")
         .range(1.0, SIZE_BYTES_MAX as f64),
-    Param::new("transport", Kind::Choice(&["tcp"]), "How the messages travel.").default("tcp"),
+    Param::new(
+        "transport",
+        Kind::Choice(&["tcp", "udp"]),
+        "How the messages travel; over UDP each is one datagram of `size` bytes, 16 of them its header.",
+    )
+    .default("tcp"),
+    Param::new(
+        "rate",
+        Kind::Frequency,
+        "Requests a second on each connection, at the ticks of a clock whatever became of those before (open loop); without it the next request leaves when the reply has come.",
+    )
+    .range(0.01, 1e6),
+    Param::new(
+        "timeout",
+        Kind::Duration,
+        "How long a reply over UDP is waited for; then the request counts as lost, and not as a latency.",
+    )
+    .default("1s")
+    .range(1e6, 60e9),
     Param::new(
         "warm_up_count",
         Kind::Count,
@@ -34,24 +66,42 @@ pub static PARAMS: &[Param] = &[
     .range(0.0, 1e9),
 ];
 
-static METRICS: &[Metric] = &[Metric {
-    name: "latency.round_trip_seconds",
-    unit: "s",
-    better: Better::Lower,
-    scope: Scope::Operation,
-    definition: "From one reply's arrival in the requesting program, when the next request is sent, to that request's reply \
-        (closed loop, one request under way a connection). The first warm_up_count round trips of each connection, and those \
-        within warm_up of the step's start, are not counted.",
-}];
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Travel {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl Travel {
+    /// Whether a request may never be answered.
+    pub fn loses(self) -> bool {
+        self == Travel::Udp
+    }
+}
 
 /// What a latency step asks for, checked.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPlan {
     pub until: Until,
     pub size_bytes: u64,
     pub warm_up: Duration,
     pub warm_up_count: u64,
+    #[serde(default)]
+    pub transport: Travel,
+    /// Requests a second of each connection; `None` is a closed loop.
+    #[serde(default)]
+    pub rate_hertz: Option<f64>,
+    /// After which a request over UDP is lost.
+    #[serde(default = "timeout_default")]
+    pub timeout: Duration,
     pub tcp: TcpOptions,
+}
+
+fn timeout_default() -> Duration {
+    Duration::from_secs(1)
 }
 
 impl LatencyPlan {
@@ -83,6 +133,12 @@ impl LatencyPlan {
             size_bytes: values.size("size").map_or(64, |size| size.0),
             warm_up: values.duration("warm_up").unwrap_or_default(),
             warm_up_count: values.count("warm_up_count").unwrap_or(10),
+            transport: match values.text("transport").as_deref() {
+                Some("udp") => Travel::Udp,
+                _ => Travel::Tcp,
+            },
+            rate_hertz: values.frequency("rate").map(|rate| rate.0),
+            timeout: values.duration("timeout").unwrap_or_else(timeout_default),
             tcp,
         };
         plan.check()?;
@@ -98,12 +154,55 @@ impl LatencyPlan {
                 self.size_bytes
             ));
         }
+        if self.transport == Travel::Udp {
+            let most = DATAGRAM_BYTES_MAX as u64;
+            if !(UDP_SIZE_BYTES_MIN..=most).contains(&self.size_bytes) {
+                return stop(format!(
+                    "`size` is {} bytes; over UDP it must be from {UDP_SIZE_BYTES_MIN} to {most}",
+                    self.size_bytes
+                ));
+            }
+            if !TIMEOUT.contains(&self.timeout) {
+                return stop(format!(
+                    "`timeout` is {:?}; it must be from {:?} to {:?}",
+                    self.timeout,
+                    TIMEOUT.start(),
+                    TIMEOUT.end()
+                ));
+            }
+        }
+        if let Some(rate) = self.rate_hertz {
+            if !RATE_HERTZ.contains(&rate) {
+                let (least, most) = (RATE_HERTZ.start(), RATE_HERTZ.end());
+                return stop(format!("`rate` is {rate} Hz; it must be from {least} Hz to {most} Hz"));
+            }
+            if self.transport == Travel::Udp && rate * self.timeout.as_secs_f64() > open::FLIGHT_MAX as f64 {
+                return stop(format!(
+                    "`rate` times `timeout` are more requests without reply than the {} there is room for",
+                    open::FLIGHT_MAX
+                ));
+            }
+        }
         match self.until {
             Until::Count(0) => stop("`count` is zero".to_owned()),
             Until::Duration(duration) if duration <= self.warm_up => {
                 stop("`warm_up` leaves nothing to measure of `duration`".to_owned())
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl LatencyPlan {
+    /// From the start to the last request, where that is known before.
+    pub fn planned(&self) -> Option<Duration> {
+        match (self.until, self.rate_hertz) {
+            (Until::Duration(duration), _) => Some(duration),
+            (Until::Count(count), Some(rate)) => {
+                let ticks = count.saturating_add(self.warm_up_count);
+                Some(Duration::try_from_secs_f64(ticks as f64 / rate).unwrap_or(Duration::MAX / 4))
+            }
+            (Until::Count(_), None) => None,
         }
     }
 }
@@ -126,9 +225,9 @@ impl Workload for Latency {
         let one = rtt + Duration::from_micros(50);
         let one_seconds =
             one.as_secs_f64() * (1.0 + (plan.size_bytes as f64 / 14_600.0 + 1.0).log2().floor());
-        let seconds = match plan.until {
-            Until::Count(count) => (count + plan.warm_up_count) as f64 * one_seconds,
-            Until::Duration(duration) => duration.as_secs_f64(),
+        let seconds = match (plan.planned(), plan.until) {
+            (None, Until::Count(count)) => count.saturating_add(plan.warm_up_count) as f64 * one_seconds,
+            (planned, _) => planned.unwrap_or_default().as_secs_f64(),
         };
         Ok(Estimate {
             duration: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
@@ -147,33 +246,63 @@ impl Workload for Latency {
 
     fn derive(&self, _context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
-        Derived { invalid: broken.cloned(), ..Derived::default() }
+        let asked = outcomes
+            .iter()
+            .filter_map(|outcome| serde_json::from_value::<LatencyBody>(outcome.body.clone()).ok())
+            .flat_map(|body| body.asked);
+        let clocks: Vec<_> = asked.filter_map(|asked| asked.clock).collect();
+        Derived {
+            invalid: broken.cloned(),
+            generator: generator::facts(&clocks, outcomes),
+            warnings: rendezvous::clamped(outcomes),
+            ..Derived::default()
+        }
     }
 
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
         let plan = LatencyPlan::from_values(&assignment.values)?;
-        let side = Side::prepare(assignment, &plan.tcp)?;
         let load = Load {
             plan,
             host: assignment.host.clone(),
             role: assignment.role.clone(),
             limits: Limits::default(),
         };
-        Ok(Box::new(LatencyTask { load, side }))
+        Ok(match load.plan.transport {
+            Travel::Tcp => {
+                let side = Side::prepare(assignment, &load.plan.tcp)?;
+                Box::new(TcpTask { load, side })
+            }
+            Travel::Udp => Box::new(UdpTask { load, side: Side::prepare_datagrams(assignment)? }),
+        })
     }
 }
 
-struct LatencyTask {
+struct TcpTask {
     load: Load,
     side: Side,
 }
 
-impl Task for LatencyTask {
+impl Task for TcpTask {
     fn address(&self) -> Option<String> {
         self.side.address()
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
         pingpong::run(&self.load, self.side.flows(control)?, control)
+    }
+}
+
+struct UdpTask {
+    load: Load,
+    side: Side<Association>,
+}
+
+impl Task for UdpTask {
+    fn address(&self) -> Option<String> {
+        self.side.address()
+    }
+
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        datagrams::run(&self.load, self.side.flows(control)?, control)
     }
 }

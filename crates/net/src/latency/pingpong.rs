@@ -1,23 +1,20 @@
 //! The two ends of a ping-pong, a thread for each connection, with nothing between the calls but a clock and a count.
 
-use super::LatencyPlan;
+use super::trips::{Report, Trips, assemble};
+use super::{LatencyPlan, open};
 use crate::rendezvous::{self, Flow};
 use crate::stream::engine::wait_for_start;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use weir_core::record::{self, Observed, Row};
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::{clock, socket};
 
 /// How often the connections and the orders are looked at from outside.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest round trip the histogram tells apart from longer ones; extremes and sum are exact beyond.
-const HISTOGRAM_NS_MAX: u64 = 1 << 40;
 /// Round trips between two additions to the live progress.
 const REPORT_COUNT: u64 = 64;
 
@@ -47,13 +44,6 @@ pub struct Load {
     pub host: String,
     pub role: String,
     pub limits: Limits,
-}
-
-/// What one connection came to.
-struct Report {
-    entity: String,
-    histogram: Option<record::Histogram>,
-    failure: Option<String>,
 }
 
 /// Runs one end from the agreed start until every connection is done. Errors: aborted, or the machine refused a thread.
@@ -96,18 +86,7 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
     if control.aborted() {
         return Err(WorkloadError::stop("the load was aborted"));
     }
-    for Report { entity, histogram, failure } in reports {
-        if let Some(text) = failure {
-            outcome.failures.push(format!("{entity}: {text}"));
-        }
-        if let Some(histogram) = histogram {
-            outcome.rows.push(Row {
-                entity,
-                metric: "latency.round_trip_seconds".to_owned(),
-                value: Observed::Histogram(histogram),
-            });
-        }
-    }
+    assemble(&mut outcome, &load.plan, reports);
     outcome.ended_ns = clock::monotonic().as_ns();
     Ok(outcome)
 }
@@ -170,13 +149,11 @@ fn watch(guards: &[Guard], control: &Control, finished: impl Fn() -> bool) {
 
 fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
     let Flow { spec, stream } = flow;
-    let mut report = Report { entity: spec.entity, histogram: None, failure: None };
-    let result = prepare(&stream).and_then(|()| {
-        if spec.sends {
-            ask(load, &stream, control, guard, &mut report)
-        } else {
-            reply(load, &stream, control, guard)
-        }
+    let mut report = Report { entity: spec.entity, ..Report::default() };
+    let result = prepare(&stream).and_then(|()| match load.plan.rate_hertz {
+        Some(rate) if spec.sends => ask_open(load, rate, &stream, control, guard, &mut report),
+        None if spec.sends => ask(load, &stream, control, guard, &mut report),
+        _ => reply(load, &stream, control, guard),
     });
     if let Err(error) = result {
         report.failure = Some(error.to_string());
@@ -194,6 +171,22 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(None)
 }
 
+/// The requesting end of an open loop.
+fn ask_open(
+    load: &Load,
+    rate_hertz: f64,
+    stream: &TcpStream,
+    control: &Control,
+    guard: &Guard,
+    report: &mut Report,
+) -> io::Result<()> {
+    let heard = |count| guard.received.store(count, Ordering::Relaxed);
+    let mut wire = open::TcpWire::new(stream, load.plan.size_bytes, heard)?;
+    let result = open::ask(&load.plan, rate_hertz, &mut wire, control, load.limits.reply, report);
+    let _ = stream.shutdown(Shutdown::Write);
+    result.map_err(|error| guard.explain(error))
+}
+
 /// The requesting end.
 fn ask(
     load: &Load,
@@ -205,10 +198,7 @@ fn ask(
     let plan = &load.plan;
     let mut request = vec![0x57; plan.size_bytes as usize];
     let mut answer = vec![0; plan.size_bytes as usize];
-    let mut histogram = Histogram::<u64>::new_with_bounds(1, HISTOGRAM_NS_MAX, 3)
-        .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error.to_string()))?;
-    // Touches every bucket's page before the load, so that no first count pays for it.
-    histogram.reset();
+    let mut trips = Trips::new()?;
     let start = control.start_at();
     if !wait_for_start(control, start) {
         return Ok(());
@@ -218,7 +208,6 @@ fn ask(
         Until::Duration(duration) => (u64::MAX, (start + duration).as_ns()),
     };
     let counted_from_ns = (start + plan.warm_up).as_ns();
-    let (mut min_ns, mut max_ns, mut sum_ns, mut counted) = (u64::MAX, 0, 0u128, 0u64);
     let mut done = 0;
     let mut before_ns = clock::monotonic().as_ns();
     let mut failed = None;
@@ -242,12 +231,7 @@ fn ask(
         done += 1;
         guard.received.store(done, Ordering::Relaxed);
         if done > plan.warm_up_count && before_ns >= counted_from_ns {
-            let round_trip_ns = now_ns - before_ns;
-            histogram.saturating_record(round_trip_ns);
-            min_ns = min_ns.min(round_trip_ns);
-            max_ns = max_ns.max(round_trip_ns);
-            sum_ns += u128::from(round_trip_ns);
-            counted += 1;
+            trips.record(now_ns - before_ns);
         }
         if done.is_multiple_of(REPORT_COUNT) {
             control.advance(REPORT_COUNT);
@@ -256,27 +240,22 @@ fn ask(
     }
     control.advance(done % REPORT_COUNT);
     let _ = stream.shutdown(Shutdown::Write);
-    if counted > 0 {
-        let (value_ns, count) = histogram
-            .iter_recorded()
-            .map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration()))
-            .unzip();
-        report.histogram = Some(record::Histogram { value_ns, count, min_ns, max_ns, sum_ns: sum_ns as f64 });
-    } else if failed.is_none() && !control.stopping() {
+    if trips.counted() == 0 && failed.is_none() && !control.stopping() {
         failed =
             Some(io::Error::new(ErrorKind::InvalidData, "no round trip was left to count after the warm-up"));
     }
+    report.trips = Some(trips);
     failed.map_or(Ok(()), Err)
 }
 
 /// The first bytes of a message carry its number.
-fn stamp(message: &mut [u8], number: u64) {
+pub(super) fn stamp(message: &mut [u8], number: u64) {
     let bytes = number.to_le_bytes();
     let length = message.len().min(8);
     message[..length].copy_from_slice(&bytes[..length]);
 }
 
-fn stamped(message: &[u8]) -> &[u8] {
+pub(super) fn stamped(message: &[u8]) -> &[u8] {
     &message[..message.len().min(8)]
 }
 

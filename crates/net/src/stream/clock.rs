@@ -41,9 +41,13 @@ impl Schedule {
     pub fn duration_bounded(&self) -> bool {
         self.end_ns != u64::MAX
     }
-    /// The edge of the steady state that comes next after `now_ns`, if any.
+    /// The edge of the steady state that comes next after `now_ns`; `u64::MAX` after the last.
     pub fn next_edge_ns(&self, now_ns: u64) -> u64 {
-        if now_ns < self.warm_ns { self.warm_ns } else { self.end_ns }
+        match now_ns {
+            _ if now_ns < self.warm_ns => self.warm_ns,
+            _ if now_ns < self.end_ns => self.end_ns,
+            _ => u64::MAX,
+        }
     }
 }
 

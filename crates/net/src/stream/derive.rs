@@ -2,6 +2,8 @@
 
 use super::outcome::{ReceivedFlow, StreamBody};
 use super::plan::{StreamPlan, Until};
+use crate::generator::{self, Account};
+use crate::rendezvous;
 use weir_core::evidence::TransportFacts;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{DeriveContext, Derived, FaultWindow, Outcome};
@@ -69,6 +71,15 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         }
     }
     derived.transport = facts(&bodies, total);
+    let clocks: Vec<Account> = bodies
+        .iter()
+        .flat_map(|body| {
+            let sent = body.sent.iter().filter_map(|flow| flow.clock);
+            sent.chain(body.received.iter().filter_map(|flow| flow.clock))
+        })
+        .collect();
+    derived.generator = generator::facts(&clocks, outcomes);
+    derived.warnings = rendezvous::clamped(outcomes);
     derived.invalid = plan.and_then(|plan| invalid(&plan, &received, outcomes));
     derived
 }
@@ -93,11 +104,31 @@ fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<Transpor
         sum.retransmitted_segments += facts.retransmitted_segments;
         sum.duplicate_segments += facts.duplicate_segments;
         sum.rtt_seconds += facts.rtt_seconds;
+        sum.source_waiting_seconds += facts.source_waiting_seconds;
+        sum.application_limited_seconds += facts.application_limited_seconds;
     }
     if sum.flow_count == 0 {
         return None;
     }
     sum.rtt_seconds /= sum.flow_count as f64;
+    let mut looks = 0.0;
+    for flow in bodies.iter().flat_map(|body| &body.received) {
+        sum.receive_observed_seconds += flow.goodput().map_or(0.0, |(_, seconds)| seconds);
+        sum.receiver_waiting_seconds += flow.waited_ns as f64 / 1e9;
+        if let Some([bytes, ratio]) = flow.unread {
+            sum.receive_queue_bytes += bytes;
+            sum.receive_queue_ratio += ratio;
+            looks += 1.0;
+        }
+    }
+    if looks > 0.0 {
+        sum.receive_queue_bytes /= looks;
+        sum.receive_queue_ratio /= looks;
+    }
+    for body in bodies {
+        sum.sender_thread_busy_ratio = sum.sender_thread_busy_ratio.max(body.sender_thread_busy_ratio);
+        sum.receiver_thread_busy_ratio = sum.receiver_thread_busy_ratio.max(body.receiver_thread_busy_ratio);
+    }
     Some(sum)
 }
 
@@ -323,8 +354,14 @@ mod tests {
     }
 
     fn outcome(edges: [[u64; 2]; 2]) -> Outcome {
-        let flow =
-            ReceivedFlow { entity: "flow.a.b.0".to_owned(), bytes: 5000, steady_ns_bytes: Some(edges) };
+        let flow = ReceivedFlow {
+            entity: "flow.a.b.0".to_owned(),
+            bytes: 5000,
+            steady_ns_bytes: Some(edges),
+            waited_ns: 0,
+            unread: None,
+            clock: None,
+        };
         let body = StreamBody { cpu_ns: 1000, received: vec![flow], ..StreamBody::default() };
         Outcome { body: serde_json::to_value(body).unwrap(), ..Outcome::default() }
     }

@@ -1,9 +1,11 @@
-//! The threads that move bytes. A thread with one flow blocks in send or receive; one with several waits for all of
-//! them at once and gives each a bounded turn. Samples are taken by the thread that moves the bytes, between two blocks:
-//! no other thread disturbs it, and nothing is allocated once the load has begun.
+//! The threads that move bytes. A thread with one flow blocks in send or receive; one with several (or with a flow whose
+//! program has a clock of its own) waits for all of them at once and gives each a bounded turn. Samples are taken by the
+//! thread that moves the bytes, between two blocks: no other thread disturbs it, and nothing is allocated once the load has
+//! begun.
 
 use super::clock::{Patience, Schedule, nanoseconds};
 use super::outcome;
+use super::pace::Pace;
 use super::plan::{StreamPlan, Until};
 use super::receive::{Receiver, Turn};
 use super::send::Sender;
@@ -24,6 +26,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOK_MIN: Duration = Duration::from_millis(10);
 /// A blocking receive may come back so much late; closer to an edge than this a thread waits with a finer clock.
 const EDGE_NEAR_NS: u64 = 70_000_000;
+/// How long before the start a thread is awake: a timer of a busy machine may be so late.
+const EARLY: Duration = Duration::from_micros(500);
 /// Bytes a flow may move in one turn beside others.
 const TURN_BYTES: usize = 512 * 1024;
 /// Bytes after which a receiver adds to the live progress.
@@ -61,12 +65,6 @@ impl Half {
             Half::Receive(receiver) => receiver.done,
         }
     }
-    fn draining(&self) -> bool {
-        match self {
-            Half::Send(sender) => sender.draining(),
-            Half::Receive(_) => false,
-        }
-    }
     fn on_idle(&mut self, schedule: &Schedule, now_ns: u64, end_ns: u64) {
         match self {
             Half::Send(sender) => sender.on_idle(schedule, now_ns, end_ns),
@@ -76,11 +74,51 @@ impl Half {
     /// When it wants to be looked at although nothing happens on its connection.
     fn due_ns(&self, schedule: &Schedule, now_ns: u64) -> u64 {
         let edge = schedule.next_edge_ns(now_ns);
+        let own = match self {
+            Half::Send(sender) if !sender.draining() => sender.samples.next_due_ns(),
+            _ => u64::MAX,
+        };
+        edge.min(own).min(self.waits_until_ns().unwrap_or(u64::MAX))
+    }
+    /// When its program moves bytes again, if it waits for its own clock.
+    fn waits_until_ns(&self) -> Option<u64> {
         match self {
-            Half::Send(sender) if !sender.draining() => edge.min(sender.samples.next_due_ns()),
-            _ => edge,
+            Half::Send(sender) => sender.waits_until_ns(),
+            Half::Receive(receiver) => receiver.waits_until_ns(),
         }
     }
+    /// The last time at which the clock was read for it.
+    fn seen_ns(&self) -> u64 {
+        match self {
+            Half::Send(sender) => sender.seen_ns(),
+            Half::Receive(receiver) => receiver.looked_ns.max(receiver.last_ns),
+        }
+    }
+    /// What its thread waits for on its connection.
+    fn watched(&self) -> Watched {
+        match self {
+            _ if self.done() => Watched::Left,
+            _ if self.waits_until_ns().is_some() => Watched::Nothing,
+            Half::Send(sender) if !sender.draining() => Watched::Writable,
+            _ => Watched::Readable,
+        }
+    }
+    fn paced(&self) -> bool {
+        match self {
+            Half::Send(sender) => sender.source.is_some(),
+            Half::Receive(receiver) => receiver.reader.is_some(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watched {
+    /// Its program waits for its own clock.
+    Nothing,
+    Readable,
+    Writable,
+    /// It is done and gets no more turns.
+    Left,
 }
 
 /// What every data thread knows.
@@ -105,6 +143,9 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
     let schedule = Schedule::new(start_ns, plan.warm_up, duration, load.patience);
     let capacity = capacity(duration, interval, flows.len() as u64);
     let interval_ns = nanoseconds(interval);
+    let pace = |rate: Option<u64>| {
+        rate.map(|rate| Pace::new(schedule.start_ns, schedule.warm_ns, rate, plan.block_bytes))
+    };
     let halves: Vec<Half> = flows
         .into_iter()
         .map(|Flow { spec, stream }| {
@@ -114,11 +155,14 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
                     stream,
                     &schedule,
                     bytes,
+                    pace(plan.source_bits_per_second),
                     capacity,
                     interval_ns,
                 )))
             } else {
-                let mut receiver = Receiver::new(spec.entity, stream, &schedule, capacity, interval_ns);
+                let reader = pace(plan.read_bits_per_second);
+                let mut receiver =
+                    Receiver::new(spec.entity, stream, &schedule, reader, capacity, interval_ns);
                 receiver.hold_window(plan.tcp.window);
                 Half::Receive(Box::new(receiver))
             }
@@ -126,7 +170,7 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
         .collect();
     let shared = Shared { schedule, control, block_bytes: plan.block_bytes as usize, interval };
     let threads = thread_count(plan.threads, halves.len());
-    let (halves, cpu_ns) = on_threads(&shared, halves, threads)?;
+    let (halves, cpu) = on_threads(&shared, halves, threads)?;
     if control.aborted() {
         for half in &halves {
             // The peer must not wait for what will not come.
@@ -134,7 +178,7 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
         }
         return Err(WorkloadError::stop("the load was aborted"));
     }
-    Ok(outcome::assemble(load, &schedule, interval, granted, halves, cpu_ns))
+    Ok(outcome::assemble(load, &schedule, interval, granted, halves, &cpu))
 }
 
 /// One thread a flow, up to one a core.
@@ -157,7 +201,7 @@ fn on_threads(
     shared: &Shared<'_>,
     halves: Vec<Half>,
     threads: usize,
-) -> Result<(Vec<Half>, u64), WorkloadError> {
+) -> Result<(Vec<Half>, Vec<ThreadCpu>), WorkloadError> {
     let mut hands: Vec<Vec<Half>> = (0..threads).map(|_| Vec::new()).collect();
     for (index, half) in halves.into_iter().enumerate() {
         hands[index % threads].push(half);
@@ -176,19 +220,19 @@ fn on_threads(
                 }
             }
         }
-        let (mut halves, mut cpu_ns) = (Vec::new(), 0);
+        let (mut halves, mut cpus) = (Vec::new(), Vec::with_capacity(threads));
         let mut broken = None;
         for thread in running {
             match thread.join() {
                 Ok(Ok((hand, cpu))) => {
                     halves.extend(hand);
-                    cpu_ns += cpu;
+                    cpus.push(cpu);
                 }
                 Ok(Err(error)) => broken = Some(format!("a data thread failed: {error}")),
                 Err(_) => broken = Some("a data thread panicked: this is a bug of weir".to_owned()),
             }
         }
-        broken.map_or(Ok((halves, cpu_ns)), |text| Err(WorkloadError::retry(text)))
+        broken.map_or(Ok((halves, cpus)), |text| Err(WorkloadError::retry(text)))
     })
 }
 
@@ -196,28 +240,77 @@ fn now_ns() -> u64 {
     clock::monotonic().as_ns()
 }
 
-fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Half>, u64)> {
-    let mut block = payload(shared.block_bytes);
-    let start = Instant::from_ns(shared.schedule.start_ns);
-    let cpu_before = clock::thread_cpu_time();
-    if !wait_for_start(shared.control, start) {
-        return Ok((halves, 0));
-    }
-    let now = now_ns();
-    for half in &mut halves {
-        if let Half::Send(sender) = half {
-            sender.on_start(&shared.schedule, now);
-        }
-    }
-    match halves.as_mut_slice() {
-        [one] => run_one(shared, one, &mut block)?,
-        many => run_many(shared, many, &mut block)?,
-    }
-    let cpu = clock::thread_cpu_time().saturating_sub(cpu_before);
-    Ok((halves, nanoseconds(cpu)))
+/// CPU time of a data thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadCpu {
+    /// From the start to its end, drain included.
+    pub total_ns: u64,
+    /// When the steady state began and ended for it, and its CPU time then: `(at, CPU time)`.
+    steady_start: Option<(u64, u64)>,
+    steady_end: Option<(u64, u64)>,
+    pub sends: bool,
+    pub receives: bool,
 }
 
-/// Sleeps until the start; false when the load was called off before.
+impl ThreadCpu {
+    /// To be called with the time now and then: notes the edges of the steady state that have been passed.
+    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+        if self.steady_start.is_none() && now_ns >= schedule.warm_ns {
+            self.steady_start = Some((now_ns, nanoseconds(clock::thread_cpu_time())));
+        }
+        if self.steady_end.is_none() && now_ns >= schedule.end_ns {
+            self.steady_end = Some((now_ns, nanoseconds(clock::thread_cpu_time())));
+        }
+    }
+
+    /// The thread is through at `now_ns`; its CPU time was `before` at the start.
+    fn end(&mut self, schedule: &Schedule, before: Duration, now_ns: u64) {
+        self.look(schedule, now_ns);
+        let cpu = clock::thread_cpu_time();
+        // A step bounded by bytes has no planned end.
+        self.steady_end.get_or_insert((now_ns, nanoseconds(cpu)));
+        self.total_ns = nanoseconds(cpu.saturating_sub(before));
+    }
+
+    /// Share of the steady state that it spent on a CPU; `None` when there was none.
+    pub fn busy_ratio(&self) -> Option<f64> {
+        let ((from, before), (to, after)) = (self.steady_start?, self.steady_end?);
+        (to > from).then(|| after.saturating_sub(before) as f64 / (to - from) as f64)
+    }
+}
+
+fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Half>, ThreadCpu)> {
+    let mut block = payload(shared.block_bytes);
+    let mut cpu = ThreadCpu {
+        sends: halves.iter().any(|half| matches!(half, Half::Send(_))),
+        receives: halves.iter().any(|half| matches!(half, Half::Receive(_))),
+        ..ThreadCpu::default()
+    };
+    clock::set_timer_slack_least();
+    // Everything that can be done before the start is, so that the first byte leaves at it.
+    let start = Instant::from_ns(shared.schedule.start_ns);
+    let before;
+    if matches!(halves.as_slice(), [one] if !one.paced()) {
+        prepare_one(shared, &halves[0])?;
+        if !wait_for_start(shared.control, start) {
+            return Ok((halves, cpu));
+        }
+        before = clock::thread_cpu_time();
+        run_one(shared, &mut halves[0], &mut block, &mut cpu)?;
+    } else {
+        let mut many = Many::new(shared, &mut halves)?;
+        if !wait_for_start(shared.control, start) {
+            return Ok((halves, cpu));
+        }
+        before = clock::thread_cpu_time();
+        many.run(&mut block, &mut cpu)?;
+    }
+    cpu.end(&shared.schedule, before, now_ns());
+    Ok((halves, cpu))
+}
+
+/// Returns at the start; false when the load was called off before. The last moments are spent awake, but any thread that
+/// has something to do is let before: with more hosts than cores all of them are at the line when the instant comes.
 pub(crate) fn wait_for_start(control: &Control, start: Instant) -> bool {
     loop {
         if control.aborted() {
@@ -228,7 +321,11 @@ pub(crate) fn wait_for_start(control: &Control, start: Instant) -> bool {
             control.begin(now);
             return true;
         }
-        clock::sleep_until(start.min(now + LOOK));
+        if start.since(now) <= EARLY {
+            std::thread::yield_now();
+        } else {
+            clock::sleep_until(Instant::from_ns(start.as_ns() - nanoseconds(EARLY)).min(now + LOOK));
+        }
     }
 }
 
@@ -255,7 +352,7 @@ impl Shared<'_> {
     }
 
     fn report(&self, receiver: &mut Receiver, turn: Turn) {
-        if turn != Turn::Moved || receiver.unreported() >= REPORT_BYTES {
+        if !matches!(turn, Turn::Moved | Turn::Waiting) || receiver.unreported() >= REPORT_BYTES {
             self.control.advance(receiver.take_unreported());
         }
     }
@@ -276,8 +373,8 @@ impl Shared<'_> {
     }
 }
 
-/// One flow on its own thread: the calls block, which costs one system call a block.
-fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8]) -> io::Result<()> {
+/// One flow on its own thread blocks in its calls, which costs one system call a block.
+fn prepare_one(shared: &Shared<'_>, half: &Half) -> io::Result<()> {
     let limit = shared.interval.clamp(LOOK_MIN, LOOK);
     let stream = match half {
         Half::Send(sender) => &sender.stream,
@@ -285,9 +382,17 @@ fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8]) -> io::Result
     };
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(limit))?;
-    stream.set_write_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))
+}
+
+fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8], cpu: &mut ThreadCpu) -> io::Result<()> {
     let schedule = &shared.schedule;
+    if let Half::Send(sender) = half {
+        sender.on_start(schedule, now_ns());
+    }
     let mut end_ns = schedule.end_ns;
+    let mut edge_ns = 0;
+    let mut first = true;
     while !half.done() && !shared.control.aborted() {
         end_ns = shared.end_ns(end_ns);
         if let Half::Receive(receiver) = half {
@@ -302,71 +407,157 @@ fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8]) -> io::Result
                 }
             }
         }
+        let mut seen_ns = half.seen_ns();
         if shared.turn(half, block, end_ns) == Turn::Blocked {
-            half.on_idle(schedule, now_ns(), end_ns);
+            seen_ns = now_ns();
+            half.on_idle(schedule, seen_ns, end_ns);
+        }
+        if seen_ns >= edge_ns {
+            cpu.look(schedule, seen_ns);
+            edge_ns = schedule.next_edge_ns(seen_ns);
+        }
+        if std::mem::take(&mut first) {
+            // Hosts that share this core begin too before anyone goes on.
+            std::thread::yield_now();
         }
     }
     Ok(())
 }
 
 /// Several flows on one thread.
-fn run_many(shared: &Shared<'_>, halves: &mut [Half], block: &mut [u8]) -> io::Result<()> {
-    let schedule = &shared.schedule;
-    let mut epoll = Epoll::new(halves.len())?;
-    let mut ready = Vec::with_capacity(halves.len());
-    for (index, half) in halves.iter().enumerate() {
-        socket::set_nonblocking(half.socket(), true)?;
-        match half {
-            Half::Send(_) => epoll.add_writable(half.socket(), index as u64)?,
-            Half::Receive(_) => epoll.add(half.socket(), index as u64)?,
-        }
-    }
-    let turns = (TURN_BYTES / block.len()).max(1);
-    let mut end_ns = schedule.end_ns;
-    let mut open = halves.len();
-    let mut due_ns = 0;
-    while open > 0 && !shared.control.aborted() {
-        end_ns = shared.end_ns(end_ns);
-        let now = now_ns();
-        if now >= due_ns || now >= end_ns {
-            due_ns = now + nanoseconds(LOOK);
-            for (index, half) in halves.iter_mut().enumerate() {
-                if half.done() {
-                    continue;
-                }
-                let was_draining = half.draining();
-                half.on_idle(schedule, now, end_ns);
-                due_ns = due_ns.min(half.due_ns(schedule, now).max(now + 1));
-                open -= settle(&epoll, half, index, was_draining)?;
-            }
-        }
-        let wait = Duration::from_nanos(due_ns.saturating_sub(now));
-        ready.clear();
-        ready.extend_from_slice(epoll.wait(Some(wait))?);
-        for token in &ready {
-            let index = *token as usize;
-            let half = &mut halves[index];
-            let was_draining = half.draining();
-            for _ in 0..turns {
-                if shared.turn(half, block, end_ns) != Turn::Moved {
-                    break;
-                }
-            }
-            open -= settle(&epoll, half, index, was_draining)?;
-        }
-    }
-    Ok(())
+struct Many<'a, 'b> {
+    shared: &'a Shared<'b>,
+    halves: &'a mut [Half],
+    epoll: Epoll,
+    watched: Vec<Watched>,
+    /// When all must be looked at: an edge of the steady state, a sample, a program's tick, or the orders.
+    due_ns: u64,
+    end_ns: u64,
+    open: usize,
+    /// Turns a flow gets in a row.
+    turns: usize,
 }
 
-/// Keeps what is waited for in step with the flow's phase; returns 1 when the flow has just left.
-fn settle(epoll: &Epoll, half: &Half, index: usize, was_draining: bool) -> io::Result<usize> {
-    if half.done() {
-        // A flow that is done is taken out once: it gets no more turns.
-        epoll.remove(half.socket())?;
-        return Ok(1);
+impl<'a, 'b> Many<'a, 'b> {
+    fn new(shared: &'a Shared<'b>, halves: &'a mut [Half]) -> io::Result<Self> {
+        let epoll = Epoll::new(halves.len())?;
+        for half in halves.iter() {
+            socket::set_nonblocking(half.socket(), true)?;
+        }
+        let watched = vec![Watched::Nothing; halves.len()];
+        let turns = (TURN_BYTES / shared.block_bytes.max(1)).max(1);
+        let (end_ns, open) = (shared.schedule.end_ns, halves.len());
+        let mut many = Many { shared, halves, epoll, watched, due_ns: 0, end_ns, open, turns };
+        for index in 0..many.open {
+            many.watch(index)?;
+        }
+        Ok(many)
     }
-    if half.draining() && !was_draining {
-        epoll.watch_readable(half.socket(), index as u64)?;
+
+    fn run(&mut self, block: &mut [u8], cpu: &mut ThreadCpu) -> io::Result<()> {
+        let now = now_ns();
+        for half in self.halves.iter_mut() {
+            if let Half::Send(sender) = half {
+                sender.on_start(&self.shared.schedule, now);
+            }
+        }
+        let mut ready = Vec::with_capacity(self.halves.len());
+        let mut first = true;
+        while self.open > 0 && !self.shared.control.aborted() {
+            let before = self.end_ns;
+            self.end_ns = self.shared.end_ns(before);
+            let now = now_ns();
+            if now >= self.due_ns || self.end_ns != before {
+                self.sweep(now, block, cpu)?;
+            }
+            let wait = Duration::from_nanos(self.due_ns.saturating_sub(now));
+            ready.clear();
+            ready.extend_from_slice(self.epoll.wait(Some(wait))?);
+            for token in &ready {
+                let seen_ns = self.serve(*token as usize, block)?;
+                // An edge does not wait for the rest of a round, which takes long with a thousand flows: all flows of a
+                // thread pass it together, within one turn of it.
+                if seen_ns >= self.due_ns {
+                    self.sweep(seen_ns, block, cpu)?;
+                }
+            }
+            if std::mem::take(&mut first) {
+                // Hosts that share this core begin too before anyone goes on.
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
     }
-    Ok(0)
+
+    /// Looks at every flow: edges, samples, programs whose tick has come, peers that are dead.
+    fn sweep(&mut self, now: u64, block: &mut [u8], cpu: &mut ThreadCpu) -> io::Result<()> {
+        let schedule = &self.shared.schedule;
+        cpu.look(schedule, now);
+        // Receivers first: theirs are the figures of record, and their look costs no system call.
+        for half in self.halves.iter_mut() {
+            if let Half::Receive(receiver) = half
+                && !receiver.done
+            {
+                receiver.look(schedule, now);
+            }
+        }
+        self.due_ns = now + nanoseconds(LOOK);
+        for index in 0..self.halves.len() {
+            if self.watched[index] == Watched::Left {
+                continue;
+            }
+            self.halves[index].on_idle(schedule, now, self.end_ns);
+            if self.halves[index].waits_until_ns().is_some_and(|due| due <= now) {
+                self.serve(index, block)?;
+            } else {
+                self.watch(index)?;
+            }
+            if !self.halves[index].done() {
+                self.due_ns = self.due_ns.min(self.halves[index].due_ns(schedule, now).max(now + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives one flow its turns. Returns when the clock was read last.
+    fn serve(&mut self, index: usize, block: &mut [u8]) -> io::Result<u64> {
+        for _ in 0..self.turns {
+            // It may have left in a look at all flows since it was ready.
+            if self.halves[index].done()
+                || self.shared.turn(&mut self.halves[index], block, self.end_ns) != Turn::Moved
+            {
+                break;
+            }
+        }
+        self.watch(index)?;
+        if let Some(due_ns) = self.halves[index].waits_until_ns() {
+            self.due_ns = self.due_ns.min(due_ns);
+        }
+        Ok(self.halves[index].seen_ns())
+    }
+
+    /// Keeps what is waited for in step with the flow's phase. A flow that waits for its own clock is taken out: its connection
+    /// is ready all the time.
+    fn watch(&mut self, index: usize) -> io::Result<()> {
+        let half = &self.halves[index];
+        let (before, wanted) = (self.watched[index], half.watched());
+        if before == wanted {
+            return Ok(());
+        }
+        let token = index as u64;
+        match (before, wanted) {
+            // No flow goes on after it has left, and none sends again after its drain has begun.
+            (Watched::Left, _) | (Watched::Readable, Watched::Writable) => return Ok(()),
+            (Watched::Nothing, Watched::Readable) => self.epoll.add(half.socket(), token)?,
+            (Watched::Nothing, Watched::Writable) => self.epoll.add_writable(half.socket(), token)?,
+            (Watched::Writable, Watched::Readable) => self.epoll.watch_readable(half.socket(), token)?,
+            (Watched::Readable | Watched::Writable, _) => self.epoll.remove(half.socket())?,
+            (Watched::Nothing, _) => {}
+        }
+        if wanted == Watched::Left {
+            self.open -= 1;
+        }
+        self.watched[index] = wanted;
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! What a stream step measures.
 
+use crate::generator;
 use weir_core::metric::{Better, Metric, Scope};
 
 pub static METRICS: &[Metric] = &[
@@ -62,4 +63,6 @@ pub static METRICS: &[Metric] = &[
         definition: "CPU time, user and system, of the data threads at both ends over the whole step (drain included), per \
             10^9 payload bytes received. What the kernel does for them on other threads is not in it.",
     },
+    generator::LATENESS,
+    generator::MISSED,
 ];

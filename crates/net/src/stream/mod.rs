@@ -5,6 +5,7 @@ pub mod derive;
 pub mod engine;
 pub mod metrics;
 pub mod outcome;
+pub mod pace;
 pub mod plan;
 pub mod receive;
 pub mod samples;

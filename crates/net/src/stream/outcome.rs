@@ -1,9 +1,11 @@
 //! From what the threads counted to an outcome.
 
 use super::clock::{Schedule, nanoseconds};
-use super::engine::{Half, Load};
-use super::receive::Receiver;
+use super::engine::{Half, Load, ThreadCpu};
+use super::pace::Pace;
+use super::receive::{Edge, Receiver, Unread};
 use super::send::{InfoAt, Sender, TcpSample};
+use crate::generator::Account;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::evidence::TransportFacts;
@@ -18,6 +20,11 @@ pub struct StreamBody {
     pub received: Vec<ReceivedFlow>,
     pub sent: Vec<SentFlow>,
     pub interval_ns: u64,
+    /// Share of the steady state that the busiest thread that sends spent on a CPU; likewise that receives.
+    #[serde(default)]
+    pub sender_thread_busy_ratio: f64,
+    #[serde(default)]
+    pub receiver_thread_busy_ratio: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +34,15 @@ pub struct ReceivedFlow {
     pub bytes: u64,
     /// The steady state as it was: `[at, bytes]` at its start and at its end; `None` when it never began.
     pub steady_ns_bytes: Option<[[u64; 2]; 2]>,
+    /// Time within it in which the reader waited for its own clock.
+    #[serde(default)]
+    pub waited_ns: u64,
+    /// What lay unread just after the program had read: mean bytes, and mean share of the window; `None` when nobody looked.
+    #[serde(default)]
+    pub unread: Option<[f64; 2]>,
+    /// Of the reader's own clock.
+    #[serde(default)]
+    pub clock: Option<Account>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +51,9 @@ pub struct SentFlow {
     pub bytes: u64,
     /// `None` where the kernel does not keep what is needed.
     pub facts: Option<TransportFacts>,
+    /// Of the source's own clock.
+    #[serde(default)]
+    pub clock: Option<Account>,
 }
 
 impl ReceivedFlow {
@@ -52,7 +71,7 @@ pub fn assemble(
     interval: Duration,
     granted: serde_json::Map<String, serde_json::Value>,
     halves: Vec<Half>,
-    cpu_ns: u64,
+    cpus: &[ThreadCpu],
 ) -> Outcome {
     let mut outcome = Outcome {
         host: load.host.clone(),
@@ -62,7 +81,16 @@ pub fn assemble(
         granted,
         ..Outcome::default()
     };
-    let mut body = StreamBody { cpu_ns, interval_ns: nanoseconds(interval), ..StreamBody::default() };
+    let busiest = |of: fn(&ThreadCpu) -> bool| {
+        cpus.iter().filter(|cpu| of(cpu)).filter_map(ThreadCpu::busy_ratio).fold(0.0, f64::max)
+    };
+    let mut body = StreamBody {
+        cpu_ns: cpus.iter().map(|cpu| cpu.total_ns).sum(),
+        interval_ns: nanoseconds(interval),
+        sender_thread_busy_ratio: busiest(|cpu| cpu.sends),
+        receiver_thread_busy_ratio: busiest(|cpu| cpu.receives),
+        ..StreamBody::default()
+    };
     for half in halves {
         match half {
             Half::Receive(receiver) => receiver_part(&mut outcome, &mut body, schedule, *receiver),
@@ -87,9 +115,24 @@ fn row(entity: &str, metric: &str, value: f64) -> Row {
     Row { entity: entity.to_owned(), metric: metric.to_owned(), value: Observed::Value(value) }
 }
 
+/// Rows of a program's own clock, and its account.
+fn clock_part(outcome: &mut Outcome, entity: &str, program: Option<&Pace>) -> Option<Account> {
+    let (lateness, ticks) = program?.lateness();
+    outcome.rows.extend(lateness.rows(entity));
+    lateness.account(ticks)
+}
+
+fn mean_unread(unread: &Unread) -> Option<[f64; 2]> {
+    let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 };
+    (unread.looks > 0)
+        .then(|| [mean(unread.bytes_sum, unread.looks), mean(unread.ratio_sum, unread.ratio_looks)])
+}
+
 fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, receiver: Receiver) {
     let stalled = receiver.stalled_ns();
-    let Receiver { entity, bytes, steady_start, steady_end, samples, failure, .. } = receiver;
+    let clock = clock_part(outcome, &receiver.entity, receiver.reader.as_ref());
+    let Receiver { entity, bytes, steady_start, steady_end, samples, failure, unread, .. } = receiver;
+    let waited_ns = |edge: Option<Edge>| edge.map_or(0, |edge| edge.waited_ns);
     // Clocks of two machines differ by a little; more than measuring rule 6 allows is an end before its time.
     let planned_ns = schedule.end_ns.saturating_sub(schedule.start_ns);
     let early = steady_end.is_some_and(|edge| edge.at_ns < schedule.end_ns - planned_ns / 100);
@@ -105,6 +148,9 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
         steady_ns_bytes: steady_start
             .zip(steady_end)
             .map(|(start, end)| [[start.at_ns, start.bytes], [end.at_ns, end.bytes]]),
+        waited_ns: waited_ns(steady_end).saturating_sub(waited_ns(steady_start)),
+        unread: mean_unread(&unread),
+        clock,
     };
     let entity = &flow.entity;
     if let Some((goodput, _)) = flow.goodput() {
@@ -124,6 +170,7 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
 }
 
 fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
+    let clock = clock_part(outcome, &sender.entity, sender.source.as_ref());
     let Sender { entity, sent_bytes, at_start, at_warm, at_end, at_last, samples, failure, .. } = sender;
     if let Some(text) = failure {
         outcome.failures.push(format!("{entity}: {text}"));
@@ -135,26 +182,33 @@ fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
     let items = samples.into_items();
     let facts = at_warm.zip(at_end).and_then(|(warm, end)| facts(&warm, &end, &items));
     tcp_series(outcome, &entity, &items);
-    body.sent.push(SentFlow { entity, bytes: sent_bytes, facts });
+    body.sent.push(SentFlow { entity, bytes: sent_bytes, facts, clock });
 }
 
 /// What TCP counted over the steady state of one flow; the goodput is the receiver's to say.
 fn facts(warm: &InfoAt, end: &InfoAt, items: &[(u64, TcpSample)]) -> Option<TransportFacts> {
     let seconds =
         |read: fn(&InfoAt) -> Option<u64>| Some(read(end)?.saturating_sub(read(warm)?) as f64 / 1e6);
-    let rtts: Vec<u32> = items
+    let steady: Vec<&TcpSample> = items
         .iter()
         .filter(|(at, _)| (warm.at_ns..=end.at_ns).contains(at))
-        .map(|(_, sample)| sample.rtt_us)
+        .map(|(_, sample)| sample)
         .collect();
-    let rtt_us = if rtts.is_empty() {
-        f64::from(end.info.rtt_us)
-    } else {
-        rtts.iter().map(|rtt| f64::from(*rtt)).sum::<f64>() / rtts.len() as f64
+    let mean = |read: fn(&TcpSample) -> f64, otherwise: f64| match steady.len() {
+        0 => otherwise,
+        count => steady.iter().map(|sample| read(sample)).sum::<f64>() / count as f64,
     };
+    let rtt_us = mean(|sample| f64::from(sample.rtt_us), f64::from(end.info.rtt_us));
+    let limited_ratio = mean(
+        |sample| f64::from(u8::from(sample.application_limited)),
+        f64::from(u8::from(end.info.application_limited)),
+    );
+    let observed_seconds = end.at_ns.saturating_sub(warm.at_ns) as f64 / 1e9;
     Some(TransportFacts {
         flow_count: 1,
-        observed_seconds: end.at_ns.saturating_sub(warm.at_ns) as f64 / 1e9,
+        observed_seconds,
+        source_waiting_seconds: end.waited_ns.saturating_sub(warm.waited_ns) as f64 / 1e9,
+        application_limited_seconds: limited_ratio * observed_seconds,
         busy_seconds: seconds(|at| at.info.busy_us)?,
         receive_window_limited_seconds: seconds(|at| at.info.rwnd_limited_us)?,
         send_buffer_limited_seconds: seconds(|at| at.info.sndbuf_limited_us)?,
@@ -165,6 +219,7 @@ fn facts(warm: &InfoAt, end: &InfoAt, items: &[(u64, TcpSample)]) -> Option<Tran
         duplicate_segments: u64::from(end.info.dsack_dups?.wrapping_sub(warm.info.dsack_dups?)),
         goodput_bits_per_second: 0.0,
         rtt_seconds: rtt_us / 1e6,
+        ..TransportFacts::default()
     })
 }
 

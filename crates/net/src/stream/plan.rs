@@ -20,7 +20,24 @@ pub static PARAMS: &[Param] = &[
     Param::new("threads", Kind::Count, "Data threads at each end; 0 takes one a flow, up to one a core.")
         .default("0")
         .range(0.0, 256.0),
+    Param::new(
+        "source_rate",
+        Kind::Rate,
+        "Payload that each flow's sending program makes a second, a block at each tick of its own clock (a slow source); as much as the connection takes unless given.",
+    )
+    .range(PROGRAM_RATE_MIN as f64, 1e14),
+    Param::new(
+        "read_rate",
+        Kind::Rate,
+        "Payload that each flow's receiving program reads a second, a block at each tick of its own clock (a slow reader); all that comes unless given.",
+    )
+    .range(PROGRAM_RATE_MIN as f64, 1e14),
 ];
+
+/// Slowest program, bit/s.
+pub const PROGRAM_RATE_MIN: u64 = 1_000;
+/// Longest time between two ticks of a slow program.
+const PROGRAM_PERIOD_MAX: Duration = Duration::from_secs(5);
 
 /// Largest block: each data thread holds one.
 pub const BLOCK_BYTES_MAX: u64 = 16 << 20;
@@ -74,6 +91,12 @@ pub struct StreamPlan {
     pub threads: u64,
     /// As asked; see `series_interval`.
     pub interval: Duration,
+    /// Bits a second of each flow's sending program; `None` is as fast as it can.
+    #[serde(default)]
+    pub source_bits_per_second: Option<u64>,
+    /// Bits a second of each flow's receiving program.
+    #[serde(default)]
+    pub read_bits_per_second: Option<u64>,
     pub tcp: TcpOptions,
 }
 
@@ -105,6 +128,8 @@ impl StreamPlan {
             block_bytes: values.size("block").map_or(128 << 10, |size| size.0),
             threads: values.count("threads").unwrap_or(0),
             interval: values.duration("interval").unwrap_or(INTERVAL_DEFAULT),
+            source_bits_per_second: values.rate("source_rate").map(|rate| rate.0),
+            read_bits_per_second: values.rate("read_rate").map(|rate| rate.0),
             tcp: TcpOptions::from_values(values),
         };
         plan.check()?;
@@ -139,6 +164,22 @@ impl StreamPlan {
         }
         if self.threads > 256 {
             return stop(format!("`threads` is {}; at most 256 are possible", self.threads));
+        }
+        for (name, rate) in
+            [("source_rate", self.source_bits_per_second), ("read_rate", self.read_bits_per_second)]
+        {
+            let Some(rate) = rate else { continue };
+            if rate < PROGRAM_RATE_MIN {
+                return stop(format!("`{name}` is below {PROGRAM_RATE_MIN} bit/s"));
+            }
+            let period = Duration::from_secs_f64(self.block_bytes as f64 * 8.0 / rate as f64);
+            if period > PROGRAM_PERIOD_MAX {
+                return stop(format!(
+                    "`{name}` of {rate} bit/s moves one `block` of {} bytes in {period:?}; take a smaller block, of \
+                     {PROGRAM_PERIOD_MAX:?} at most",
+                    self.block_bytes
+                ));
+            }
         }
         if self.interval < INTERVAL_MIN {
             return stop(format!("`interval` is {:?}; the finest is {INTERVAL_MIN:?}", self.interval));

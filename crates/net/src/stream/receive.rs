@@ -1,17 +1,35 @@
 //! The receiving end of a flow: counts what comes, and when.
 
 use super::clock::Schedule;
+use super::pace::Pace;
 use super::samples::Samples;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use weir_sys::socket;
+use weir_sys::tcp_info::TcpInfo;
+
+/// What waits unread is asked of the kernel no more often than this, so that asking costs nothing to speak of.
+const QUEUE_LOOK_NS: u64 = 10_000_000;
 
 /// A counter read at a true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub at_ns: u64,
     pub bytes: u64,
+    /// How long the receiving program had waited for its own ticks by then.
+    pub waited_ns: u64,
+}
+
+/// What lay unread in the kernel just after the program had read, over the steady state.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Unread {
+    pub looks: u64,
+    pub bytes_sum: f64,
+    /// Of unread / (unread + window still advertised), over the looks at which the kernel told the window.
+    pub ratio_sum: f64,
+    pub ratio_looks: u64,
+    next_ns: u64,
 }
 
 pub struct Receiver {
@@ -24,6 +42,10 @@ pub struct Receiver {
     /// The last time the clock was looked at for this flow, data or not.
     pub looked_ns: u64,
     gap_max_ns: u64,
+    /// The reader's own clock, where it has one; not heeded once the load has ended, so that the drain is short.
+    pub reader: Option<Pace>,
+    released: bool,
+    pub unread: Unread,
     /// Cap on the window, where one was asked for.
     window: Option<u64>,
     /// Receives after which the cap is looked at each time; later with the samples.
@@ -46,6 +68,8 @@ pub enum Turn {
     Short,
     /// Nothing could be moved.
     Blocked,
+    /// The program itself waits for its next tick.
+    Waiting,
     Done,
 }
 
@@ -54,11 +78,12 @@ impl Receiver {
         entity: String,
         stream: TcpStream,
         schedule: &Schedule,
+        reader: Option<Pace>,
         capacity: usize,
         interval_ns: u64,
     ) -> Self {
         // Nothing can have come before the start, so that without a warm-up the first edge is known exactly.
-        let start = Edge { at_ns: schedule.start_ns, bytes: 0 };
+        let start = Edge { at_ns: schedule.start_ns, bytes: 0, waited_ns: 0 };
         let mut samples = Samples::new(capacity, schedule.start_ns, interval_ns);
         samples.push(schedule.start_ns, 0);
         Receiver {
@@ -69,6 +94,9 @@ impl Receiver {
             last_ns: schedule.start_ns,
             looked_ns: schedule.start_ns,
             gap_max_ns: 0,
+            reader,
+            released: false,
+            unread: Unread { next_ns: schedule.warm_ns, ..Unread::default() },
             window: None,
             window_looks: 256,
             steady_start: (schedule.warm_ns == schedule.start_ns).then_some(start),
@@ -100,6 +128,15 @@ impl Receiver {
 
     /// Receives once into `block`.
     pub fn turn(&mut self, schedule: &Schedule, block: &mut [u8], now: impl Fn() -> u64) -> Turn {
+        let mut block = block;
+        if let Some(reader) = self.reader.as_mut().filter(|_| !self.released) {
+            let allowance = usize::try_from(reader.allowance(now())).unwrap_or(usize::MAX);
+            if allowance == 0 {
+                return Turn::Waiting;
+            }
+            let wanted = allowance.min(block.len());
+            block = &mut block[..wanted];
+        }
         match self.stream.read(block) {
             Ok(0) => {
                 self.on_end(schedule, now());
@@ -136,6 +173,10 @@ impl Receiver {
         self.bytes += count;
         self.unreported += count;
         self.last_ns = now_ns;
+        if let Some(reader) = &mut self.reader {
+            reader.moved(count, now_ns);
+        }
+        self.look_at_queue(schedule, now_ns);
         if due {
             self.samples.push(now_ns, self.bytes);
         }
@@ -143,10 +184,32 @@ impl Receiver {
         self.look(schedule, now_ns);
     }
 
+    fn look_at_queue(&mut self, schedule: &Schedule, now_ns: u64) {
+        if now_ns < self.unread.next_ns || now_ns >= schedule.end_ns {
+            return;
+        }
+        self.unread.next_ns = now_ns + QUEUE_LOOK_NS.max(self.samples.interval_ns());
+        let Ok(bytes) = socket::unread_bytes(self.stream.as_fd()) else { return };
+        self.unread.looks += 1;
+        self.unread.bytes_sum += bytes as f64;
+        let window = TcpInfo::read(self.stream.as_fd()).ok().and_then(|info| info.rcv_wnd_bytes);
+        if let Some(window) = window.filter(|window| u64::from(*window) + bytes > 0) {
+            self.unread.ratio_sum += bytes as f64 / (bytes as f64 + f64::from(window));
+            self.unread.ratio_looks += 1;
+        }
+    }
+
+    /// When the reader takes something again, if it waits for that.
+    pub fn waits_until_ns(&self) -> Option<u64> {
+        let reader = self.reader.as_ref().filter(|reader| reader.waiting())?;
+        (!self.done && !self.released).then(|| reader.due_ns())
+    }
+
     /// Reads the counter at an edge of the steady state that has just been passed.
-    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
+    pub fn look(&mut self, schedule: &Schedule, now_ns: u64) {
         self.looked_ns = now_ns;
-        let here = Edge { at_ns: now_ns, bytes: self.bytes };
+        let waited_ns = self.reader.as_ref().map_or(0, |reader| reader.waited_ns(now_ns));
+        let here = Edge { at_ns: now_ns, bytes: self.bytes, waited_ns };
         if now_ns >= schedule.warm_ns && self.steady_start.is_none() {
             self.steady_start = Some(here);
         }
@@ -159,6 +222,7 @@ impl Receiver {
     /// load ended or will end.
     pub fn on_idle(&mut self, schedule: &Schedule, now_ns: u64, end_ns: u64) {
         self.look(schedule, now_ns);
+        self.released |= now_ns >= end_ns;
         let quiet_ns = now_ns.saturating_sub(self.last_ns.max(end_ns));
         let patience = schedule.patience;
         let text = if now_ns > end_ns && quiet_ns > super::clock::nanoseconds(patience.drain_idle) {
@@ -205,7 +269,8 @@ impl Receiver {
         let over_ns = if schedule.duration_bounded() { now_ns } else { self.last_ns };
         self.look(schedule, now_ns);
         if self.steady_end.is_none() {
-            self.steady_end = Some(Edge { at_ns: over_ns, bytes: self.bytes });
+            let waited_ns = self.reader.as_ref().map_or(0, |reader| reader.waited_ns(over_ns));
+            self.steady_end = Some(Edge { at_ns: over_ns, bytes: self.bytes, waited_ns });
         }
         if schedule.duration_bounded() || self.failure.is_some() {
             let until = now_ns.min(schedule.end_ns);

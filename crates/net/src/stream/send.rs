@@ -1,6 +1,7 @@
 //! The sending end of a flow.
 
 use super::clock::{Schedule, nanoseconds};
+use super::pace::Pace;
 use super::receive::Turn;
 use super::samples::Samples;
 use std::io::{ErrorKind, Read, Write};
@@ -17,6 +18,7 @@ pub struct TcpSample {
     pub rtt_us: u32,
     pub retransmitted_segments: u32,
     pub peer_window_bytes: Option<u32>,
+    pub application_limited: bool,
 }
 
 impl From<&TcpInfo> for TcpSample {
@@ -27,6 +29,7 @@ impl From<&TcpInfo> for TcpSample {
             rtt_us: info.rtt_us,
             retransmitted_segments: info.total_retrans_segments,
             peer_window_bytes: info.snd_wnd_bytes,
+            application_limited: info.application_limited,
         }
     }
 }
@@ -36,6 +39,8 @@ impl From<&TcpInfo> for TcpSample {
 pub struct InfoAt {
     pub at_ns: u64,
     pub info: TcpInfo,
+    /// How long the sending program had waited for its own ticks by then.
+    pub waited_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +61,10 @@ pub struct Sender {
     pub sent_bytes: u64,
     /// Left to send; `u64::MAX` for a flow bounded by time.
     remaining: u64,
+    /// The last send.
     last_ns: u64,
+    /// The source's own clock, where it has one.
+    pub source: Option<Pace>,
     pub at_start: Option<InfoAt>,
     pub at_warm: Option<InfoAt>,
     pub at_end: Option<InfoAt>,
@@ -72,6 +80,7 @@ impl Sender {
         stream: TcpStream,
         schedule: &Schedule,
         bytes: Option<u64>,
+        source: Option<Pace>,
         capacity: usize,
         interval_ns: u64,
     ) -> Self {
@@ -81,6 +90,7 @@ impl Sender {
             sent_bytes: 0,
             remaining: bytes.unwrap_or(u64::MAX),
             last_ns: schedule.start_ns,
+            source,
             at_start: None,
             at_warm: None,
             at_end: None,
@@ -99,7 +109,18 @@ impl Sender {
     }
 
     fn read_info(&self, at_ns: u64) -> Option<InfoAt> {
-        TcpInfo::read(self.stream.as_fd()).ok().map(|info| InfoAt { at_ns, info })
+        let waited_ns = self.source.as_ref().map_or(0, |source| source.waited_ns(at_ns));
+        TcpInfo::read(self.stream.as_fd()).ok().map(|info| InfoAt { at_ns, info, waited_ns })
+    }
+
+    pub fn seen_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// When the source has something to send again, if it waits for that.
+    pub fn waits_until_ns(&self) -> Option<u64> {
+        let source = self.source.as_ref().filter(|source| source.waiting())?;
+        (self.phase == Phase::Sending).then(|| source.due_ns())
     }
 
     /// The first look, just before the first byte.
@@ -118,7 +139,13 @@ impl Sender {
     }
 
     fn send(&mut self, schedule: &Schedule, block: &[u8], now: impl Fn() -> u64, end_ns: u64) -> Turn {
-        let wanted = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(block.len());
+        let mut wanted = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(block.len());
+        if let Some(source) = &mut self.source {
+            wanted = wanted.min(usize::try_from(source.allowance(now())).unwrap_or(usize::MAX));
+            if wanted == 0 {
+                return Turn::Waiting;
+            }
+        }
         match self.stream.write(&block[..wanted]) {
             Ok(count) => {
                 let now_ns = now();
@@ -127,6 +154,9 @@ impl Sender {
                     self.remaining -= count as u64;
                 }
                 self.last_ns = now_ns;
+                if let Some(source) = &mut self.source {
+                    source.moved(count as u64, now_ns);
+                }
                 self.look(schedule, now_ns);
                 if self.remaining == 0 || now_ns >= end_ns {
                     self.end(now_ns);

@@ -391,3 +391,109 @@ fn the_steady_state_begins_and_ends_at_its_edges_even_when_nothing_comes() {
     assert!(from >= start + 100_000_000 && to >= start + 400_000_000);
     drop(silent);
 }
+
+fn rate(bits_per_second: u64) -> Value {
+    Value::Rate(weir_core::units::BitsPerSecond(bits_per_second))
+}
+
+// Spec: net-protocol.md#stream-7
+#[test]
+fn a_slow_source_and_a_slow_reader_are_as_slow_as_they_say_and_tell_so() {
+    let base = |name: &str| {
+        values(&[
+            ("duration", Value::Duration(Duration::from_millis(800))),
+            ("warm_up", Value::Duration(Duration::from_millis(200))),
+            ("block", Value::Size(Bytes(16 << 10))),
+            (name, rate(80_000_000)),
+        ])
+    };
+    let (_, source) = run(&base("source_rate"), &[("a", "b")]);
+    let facts = source.transport.unwrap();
+    let goodput = value(&source, "stream.total_goodput_bits_per_second");
+    // Ticks that a busy machine sleeps through are given up, so it may be slower, but not faster.
+    assert!(goodput < 84e6 && goodput > 20e6, "{goodput}");
+    assert!(facts.source_waiting_seconds > 0.4 * facts.observed_seconds, "{facts:?}");
+    assert!(facts.application_limited_seconds > 0.5 * facts.observed_seconds, "{facts:?}");
+    assert_eq!(facts.receiver_waiting_seconds, 0.0);
+    assert!(source.generator.unwrap().due_count > 50);
+
+    let (_, reader) = run(&base("read_rate"), &[("a", "b")]);
+    let facts = reader.transport.unwrap();
+    let goodput = value(&reader, "stream.total_goodput_bits_per_second");
+    assert!(goodput < 84e6 && goodput > 20e6, "{goodput}");
+    assert!(facts.receiver_waiting_seconds > 0.4 * facts.receive_observed_seconds, "{facts:?}");
+    assert!(facts.receive_queue_ratio > 0.5, "{facts:?}");
+    assert_eq!(facts.source_waiting_seconds, 0.0);
+    assert!(facts.receive_window_limited_seconds > 0.5 * facts.busy_seconds, "{facts:?}");
+    assert_eq!((source.invalid, reader.invalid), (None, None));
+
+    let plain = values(&[("duration", Value::Duration(Duration::from_millis(500)))]);
+    let (_, plain) = run(&plain, &[("a", "b")]);
+    let facts = plain.transport.unwrap();
+    assert_eq!((facts.source_waiting_seconds, facts.receiver_waiting_seconds), (0.0, 0.0));
+    assert!(facts.sender_thread_busy_ratio > 0.0 && facts.receiver_thread_busy_ratio > 0.0);
+    assert!(plain.generator.is_none());
+}
+
+#[test]
+fn a_slow_source_bounded_by_bytes_sends_exactly_these() {
+    let values = values(&[
+        ("bytes", Value::Size(Bytes(1_000_001))),
+        ("block", Value::Size(Bytes(50_000))),
+        ("source_rate", rate(100_000_000)),
+        ("read_rate", rate(200_000_000)),
+        ("streams", Value::Count(3)),
+    ]);
+    let (outcomes, derived) = run(&values, &[("a", "b")]);
+    assert_eq!(derived.invalid, None);
+    assert!(received(&outcomes).iter().all(|(_, bytes)| *bytes == 1_000_001));
+}
+
+// Spec: net-protocol.md#stream-9
+#[test]
+fn a_thousand_flows_are_connected_move_and_meet_the_edges_together() {
+    let values = values(&[
+        ("duration", Value::Duration(Duration::from_millis(1500))),
+        ("warm_up", Value::Duration(Duration::from_millis(500))),
+        ("streams", Value::Count(1000)),
+        ("threads", Value::Count(2)),
+    ]);
+    let (outcomes, derived) = run(&values, &[("a", "b")]);
+    assert_eq!(received(&outcomes).len(), 1000);
+    let bodies: Vec<outcome::StreamBody> =
+        outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone()).unwrap()).collect();
+    let mut edges: Vec<u64> = bodies
+        .iter()
+        .flat_map(|body| &body.received)
+        .map(|flow| flow.steady_ns_bytes.expect("every flow meets both edges")[0][0])
+        .collect();
+    edges.sort_unstable();
+    edges.dedup();
+    // For each of two threads the look of the flow whose turn it was, and one of all others.
+    assert!(edges.len() <= 4, "{} different first edges", edges.len());
+    assert_eq!(derived.transport.unwrap().flow_count, 1000);
+    assert!(outcomes.iter().all(|outcome| outcome.failures.is_empty()));
+}
+
+// Spec: net-protocol.md#clock-3
+#[test]
+fn no_thread_begins_before_the_agreed_instant_however_many_there_are_and_none_waits_after_an_abort() {
+    let control = Control::new(monotonic() + Duration::from_millis(30));
+    let start = control.start_at();
+    let began: Vec<weir_core::Instant> = std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..16)
+            .map(|_| {
+                scope.spawn(|| {
+                    assert!(engine::wait_for_start(&control, start));
+                    monotonic()
+                })
+            })
+            .collect();
+        waiting.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(began.iter().all(|at| *at >= start));
+    assert!(control.began().unwrap() >= start);
+    let called_off = Control::new(monotonic() + Duration::from_secs(3600));
+    called_off.abort();
+    assert!(!engine::wait_for_start(&called_off, called_off.start_at()));
+}
