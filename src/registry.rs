@@ -4,6 +4,7 @@ use weir_core::Param;
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
 use weir_core::scenario::WorkloadSchema;
+use weir_seams::sink::Tables;
 use weir_seams::workload::WorkloadEntry;
 
 pub fn workloads() -> &'static [WorkloadEntry] {
@@ -53,6 +54,11 @@ macro_rules! members {
             .map(|entry| Member { name: entry.name, about: entry.about, params: entry.params })
             .collect()
     };
+}
+
+/// The sink of this name, where it makes tables of a results folder.
+pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
+    weir_report::SINKS.iter().find(|entry| entry.name == sink)?.build.tables()
 }
 
 /// Seams that have members in this build, by the name `weir list` takes.

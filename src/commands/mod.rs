@@ -6,6 +6,7 @@ mod capture;
 #[cfg(feature = "lab")]
 mod check;
 mod explain;
+pub mod export;
 #[cfg(feature = "generate")]
 mod generate;
 #[cfg(feature = "lab")]
@@ -47,6 +48,7 @@ pub enum Command {
     Lab(lab::Args),
     Net(net::Args),
     Report(report::Args),
+    Export(export::Args),
     Agent(agent::Args),
     #[cfg(feature = "generate")]
     Generate(generate::Args),
@@ -66,6 +68,7 @@ impl Command {
             Command::Lab(args) => lab::run(&args),
             Command::Net(args) => net::run(&args),
             Command::Report(args) => report::run(&args),
+            Command::Export(args) => export::run(&args),
             Command::Agent(args) => agent::run(&args),
             #[cfg(feature = "generate")]
             Command::Generate(args) => generate::run(&args),

@@ -1,17 +1,22 @@
 //! `weir run`: a scenario in, a verdict and a report out.
 
+#[cfg(feature = "parquet")]
+use crate::commands::export;
 use crate::registry;
 use crate::run::campaign::{Campaign, planned_time};
 use crate::run::needs;
 use crate::run::progress::Progress;
+use crate::run::resume;
 use anyhow::{Context, bail};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use weir_core::judge;
 use weir_core::record::{SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::scenario::{self, Overrides, Plan};
-use weir_report::{Folder, Style, Writer};
+use weir_report::{Folder, Interrupted, Style, Writer};
 use weir_seams::entry::Need;
 
 const LAB_NEEDS: &[Need] = &[Need::Root, Need::Tun];
@@ -24,11 +29,13 @@ Examples:
   weir run scenarios/quickstart.toml
   weir run scenarios/quickstart.toml --short --json | jq .verdict
   weir run scenarios/quickstart.toml --set link.wan.rtt=50ms --trials 3
+  weir run --resume results/quickstart/2026-01-01T12-00-00Z-4f2a
 
 Ctrl-C once drains and keeps what was measured; twice stops at once.")]
 pub struct Args {
-    /// Scenario file (TOML)
-    file: PathBuf,
+    /// Scenario file (TOML); with --resume it may be left out
+    #[arg(required_unless_present = "resume")]
+    file: Option<PathBuf>,
     /// Folder for results: DIR/NAME/UTC-TIME-ID
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
@@ -41,6 +48,9 @@ pub struct Args {
     /// Change a value: step.NAME.key, link.NAME.key, site.NAME.key, sweep.DIMENSION, … (repeatable)
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
+    /// Go on with a run that was cut short, at its first missing trial: its results folder
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
     /// Seed of everything random
     #[arg(long)]
     seed: Option<u64>,
@@ -82,53 +92,131 @@ pub fn load_plan(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Pl
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     let overrides =
         Overrides { sets: args.sets.clone(), trials: args.trials, seed: args.seed, short: args.short };
-    let plan = match load_plan(&args.file, &overrides)? {
+    let Some(file) = &args.file else {
+        let directory = args.resume.as_deref().context("give a scenario file, or --resume DIR")?;
+        if args.short {
+            bail!("--short belongs to a scenario file; {} holds the form that was run", directory.display());
+        }
+        return resume(args, directory, &directory.join("scenario.toml"), &overrides);
+    };
+    if let Some(directory) = &args.resume {
+        return resume(args, directory, file, &overrides);
+    }
+    let plan = match load_plan(file, &overrides)? {
         Ok(plan) => plan,
         Err(status) => return Ok(status),
     };
-    let total = planned_time(registry::workloads(), &plan)?;
-    let real = plan.configurations.iter().all(|configuration| configuration.hosts.is_some());
-    needs::probe(if real { HOSTS_NEEDS } else { LAB_NEEDS })?;
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let key = random_hex(32)?;
+    let total = planned_time(registry::workloads(), &plan, &BTreeSet::new())?;
+    needs::probe(needed(&plan))?;
+    let (program, key) = (program()?, random_hex(32)?);
     let folder = args.out.join(&plan.name).join(run_id()?);
     let writer = Writer::create(&folder)?;
-    weir_sys::signal::count_interrupts();
-    let steps = plan.configurations.first().map_or(0, |configuration| configuration.steps.len());
     if !args.json {
-        let count = plan.configurations.len();
-        let configurations = if count == 1 { String::new() } else { format!("{count} configurations × ") };
+        announce(&plan, total);
+    }
+    let campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
+    carry_out(args, &plan, campaign, total, &folder)
+}
+
+/// Goes on with the run in `directory`, as long as `file` with `overrides` is that run.
+fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> anyhow::Result<i32> {
+    if !args.sets.is_empty() {
+        bail!(
+            "--set makes another run; a run is resumed as it was begun: leave --set out, or start a run of its own"
+        );
+    }
+    let interrupted = Interrupted::read(directory)?;
+    let plan = match load_plan(file, overrides)? {
+        Ok(plan) => plan,
+        Err(status) => return Ok(status),
+    };
+    let again = scenario::load(
+        &interrupted.scenario_toml,
+        &directory.join("scenario.toml").display().to_string(),
+        &Overrides::default(),
+        &registry::workload_schemas(),
+    );
+    let settled = again.map(|plan| plan.resolved).unwrap_or_default();
+    if let Some(difference) = resume::difference(&interrupted, &plan, &settled) {
+        bail!("the run in {} cannot be resumed with this: {difference}", directory.display());
+    }
+    let total = planned_time(registry::workloads(), &plan, &interrupted.finished)?;
+    if !interrupted.is_complete() {
+        needs::probe(needed(&plan))?;
+    }
+    let (program, key) = (program()?, random_hex(32)?);
+    if !args.json {
+        let all = plan.configurations.len() * plan.trials as usize;
         println!("{}: {}", plan.name, plan.about);
         println!(
-            "plan: {configurations}{steps} step{} × {} trial{}, about {:.0} s of running; seed {}",
-            if steps == 1 { "" } else { "s" },
-            plan.trials,
-            if plan.trials == 1 { "" } else { "s" },
+            "resumed: {} of {all} trials are there, about {:.0} s of running to go; seed {}",
+            interrupted.finished.len(),
             total.as_secs_f64().ceil(),
             plan.seed
         );
     }
+    let campaign = Campaign::resume(&plan, registry::workloads(), program, key, interrupted)?;
+    carry_out(args, &plan, campaign, total, directory)
+}
+
+fn needed(plan: &Plan) -> &'static [Need] {
+    let real = plan.configurations.iter().all(|configuration| configuration.hosts.is_some());
+    if real { HOSTS_NEEDS } else { LAB_NEEDS }
+}
+
+fn program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
+fn announce(plan: &Plan, total: Duration) {
+    let steps = plan.configurations.first().map_or(0, |configuration| configuration.steps.len());
+    let count = plan.configurations.len();
+    let configurations = if count == 1 { String::new() } else { format!("{count} configurations × ") };
+    println!("{}: {}", plan.name, plan.about);
+    println!(
+        "plan: {configurations}{steps} step{} × {} trial{}, about {:.0} s of running; seed {}",
+        if steps == 1 { "" } else { "s" },
+        plan.trials,
+        if plan.trials == 1 { "" } else { "s" },
+        total.as_secs_f64().ceil(),
+        plan.seed
+    );
+}
+
+fn carry_out(
+    args: &Args,
+    plan: &Plan,
+    mut campaign: Campaign<'_>,
+    total: Duration,
+    folder: &Path,
+) -> anyhow::Result<i32> {
+    weir_sys::signal::count_interrupts();
     let mut progress = Progress::new(total, args.json);
-    let mut campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
     campaign.ssh_configuration = args.ssh_config.clone();
     let ran = campaign.run(&mut progress);
     progress.finish();
-    ran.with_context(|| format!("the run ended early; what was measured is in {}", folder.display()))?;
-    finish(args, &plan, campaign, &folder)
+    ran.with_context(|| {
+        let folder = folder.display();
+        format!("the run ended early; what was measured is in {folder}, and `weir run --resume {folder}` goes on with it")
+    })?;
+    finish(args, plan, campaign, folder)
 }
 
 fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -> anyhow::Result<i32> {
     let metrics = registry::metrics();
     let (criteria, mut verdict) = judge::judge(plan, &campaign.records, &metrics);
     let mut warnings = std::mem::take(&mut campaign.warnings);
-    warnings.extend(plan.not_judged.iter().map(|text| format!("not judged in the short form: {text}")));
     if weir_sys::signal::interrupts() > 0 {
-        warnings.push("the run was cut short by the user".to_owned());
+        warnings.push(format!(
+            "the run was cut short by the user; `weir run --resume {}` goes on with it",
+            folder.display()
+        ));
         if verdict == Verdict::Pass {
             verdict = Verdict::Inconclusive;
         }
     }
-    let summary = Summary {
+    #[cfg_attr(not(feature = "parquet"), allow(unused_mut))]
+    let mut summary = Summary {
         schema: SUMMARY_SCHEMA.to_owned(),
         scenario: plan.name.clone(),
         origin: plan.origin.clone(),
@@ -139,6 +227,15 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
         warnings,
         results: Some(folder.display().to_string()),
     };
+    // The records are read back from their lines: a disk that has no room for tables of them has not lost any.
+    #[cfg(feature = "parquet")]
+    if let Some(tables) = registry::tables("parquet")
+        && let Err(error) = export::write(tables, folder, folder, &mut Vec::new())
+    {
+        summary
+            .warnings
+            .push(format!("{error:#}; `weir export {} --parquet` makes the tables", folder.display()));
+    }
     campaign.writer().summary(&summary)?;
     let read = Folder::read(folder)?;
     campaign.writer().rendering("report.html", &weir_report::html(&read))?;

@@ -3,21 +3,24 @@
 use crate::run::environment;
 use crate::run::hosts::{self, HostsLauncher};
 use crate::run::progress::Progress;
+use crate::run::resume;
 use crate::run::trial::{self, TrialInput, utc_of};
 use anyhow::{Context, anyhow, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_agent::Fleet;
 use weir_agent::launcher::LabLauncher;
 use weir_agent::step::StepJob;
 use weir_core::hosts::PortRange;
-use weir_core::model;
-use weir_core::record::{ConfigurationRecord, PlanRecord, StepRecord, TimelineEvent, TrialRecord};
+use weir_core::record::{
+    ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, StepRecord, TimelineEvent, TrialRecord,
+};
 use weir_core::scenario::{Configuration, Plan, RealHost, Step};
 use weir_core::topology::Topology;
+use weir_core::{model, seed};
 use weir_lab::Lab;
-use weir_report::Writer;
+use weir_report::{INTERRUPTED, Interrupted, Writer};
 use weir_seams::launcher::Launcher;
 use weir_seams::workload::{Estimate, Peer, WorkloadEntry};
 
@@ -43,6 +46,10 @@ pub struct Campaign<'a> {
     next_task: u64,
     /// Configuration of the ssh client instead of the user's own.
     pub ssh_configuration: Option<PathBuf>,
+    /// Configuration and number of the trials that the folder holds already.
+    finished: BTreeSet<(String, u32)>,
+    /// The environment is that of the run's begin; a resumed run says what changed instead of writing over it.
+    resumed: bool,
     pub records: Vec<TrialRecord>,
     pub warnings: Vec<String>,
 }
@@ -68,12 +75,19 @@ pub fn estimate(
     estimate.map_err(|error| anyhow!("step {}: {error}", step.name))
 }
 
-/// Planned time of all steps of all trials.
-pub fn planned_time(workloads: &[WorkloadEntry], plan: &Plan) -> anyhow::Result<Duration> {
+/// Planned time of all steps of all trials, but those that are `finished` already.
+pub fn planned_time(
+    workloads: &[WorkloadEntry],
+    plan: &Plan,
+    finished: &BTreeSet<(String, u32)>,
+) -> anyhow::Result<Duration> {
     let mut total = Duration::ZERO;
     for configuration in &plan.configurations {
+        let missing =
+            (0..plan.trials).filter(|trial| !finished.contains(&(configuration.id.clone(), *trial)));
+        let missing = missing.count() as u32;
         for step in &configuration.steps {
-            total += estimate(workloads, configuration, step)?.duration * plan.trials;
+            total += estimate(workloads, configuration, step)?.duration * missing;
         }
     }
     Ok(total)
@@ -101,8 +115,65 @@ impl<'a> Campaign<'a> {
             stage: None,
             next_task: 1,
             ssh_configuration: None,
+            finished: BTreeSet::new(),
+            resumed: false,
             records: Vec::new(),
-            warnings: plan.warnings.clone(),
+            warnings: planned_warnings(plan, &plan.not_judged),
+        })
+    }
+
+    /// Goes on with a run that was cut short, whose plan is this one (`resume::difference`). What its folder holds of trials
+    /// that did not come to their end is cut away; the others stay as they are.
+    pub fn resume(
+        plan: &'a Plan,
+        workloads: &'static [WorkloadEntry],
+        program: PathBuf,
+        key: String,
+        mut interrupted: Interrupted,
+    ) -> anyhow::Result<Self> {
+        let (records, finished) =
+            (std::mem::take(&mut interrupted.records), std::mem::take(&mut interrupted.finished));
+        let mut warnings = planned_warnings(plan, &interrupted.plan.not_judged);
+        warnings.append(&mut interrupted.lost);
+        warnings.extend(records.iter().filter_map(does_not_count));
+        let before = interrupted.environment.take().unwrap_or_default();
+        let changes = resume::environment_changes(&before, &environment::read(&[]));
+        if !changes.is_empty() {
+            warnings.push(format!(
+                "the run was resumed on a machine that has changed since: {}",
+                changes.join("; ")
+            ));
+        }
+        let mut writer = interrupted.go_on()?;
+        let now = weir_sys::clock::monotonic();
+        let all = plan.configurations.len() * plan.trials as usize;
+        let mut data = serde_json::Map::new();
+        data.insert("kept".to_owned(), finished.len().into());
+        data.insert("changed".to_owned(), changes.into());
+        writer.timeline(&TimelineEvent {
+            at_ns: now.as_ns(),
+            utc: utc_of(now),
+            event: "resumed".to_owned(),
+            configuration: None,
+            trial: None,
+            step: None,
+            trial_ns: None,
+            text: format!("the run is resumed; {} of its {all} trials are there already", finished.len()),
+            data,
+        })?;
+        Ok(Campaign {
+            plan,
+            workloads,
+            program,
+            key,
+            writer,
+            stage: None,
+            next_task: 1,
+            ssh_configuration: None,
+            finished,
+            resumed: true,
+            records,
+            warnings,
         })
     }
 
@@ -114,18 +185,14 @@ impl<'a> Campaign<'a> {
     ///
     /// Errors: the lab cannot be built, or results cannot be written. A trial that fails is a record, not an error.
     pub fn run(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
-        let count = self.plan.configurations.len();
-        for trial in 0..self.plan.trials {
-            // A B B A: what drifts over the run weighs on every variant alike.
-            let order: Vec<usize> =
-                if trial % 2 == 0 { (0..count).collect() } else { (0..count).rev().collect() };
-            for index in order {
-                if weir_sys::signal::interrupts() > 0 {
-                    self.close();
-                    return Ok(());
-                }
-                self.one_trial(index, trial, progress)?;
+        for (index, trial) in order(self.plan) {
+            if self.finished.contains(&(self.plan.configurations[index].id.clone(), trial)) {
+                continue;
             }
+            if weir_sys::signal::interrupts() > 0 {
+                break;
+            }
+            self.one_trial(index, trial, progress)?;
         }
         self.close();
         Ok(())
@@ -139,7 +206,7 @@ impl<'a> Campaign<'a> {
 
     fn one_trial(&mut self, index: usize, trial: u32, progress: &mut Progress) -> anyhow::Result<()> {
         let configuration = &self.plan.configurations[index];
-        self.prepare_stage(configuration)?;
+        self.prepare_stage(configuration, trial)?;
         let Some(stage) = &mut self.stage else { bail!("the lab is not up") };
         let data_ports = hosts::data_ports(configuration.hosts.as_deref().unwrap_or_default());
         let jobs: Vec<StepJob<'_>> = configuration
@@ -162,7 +229,11 @@ impl<'a> Campaign<'a> {
         };
         // Enough numbers for every host of every step; they are never used again with these agents.
         self.next_task += 1 + (jobs.len() * configuration.topology.hosts.len().max(1) * 2) as u64;
-        let output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, progress);
+        let mut output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, progress);
+        // Written before the trial itself: whatever becomes of this process, the trial is not taken for a whole one.
+        if weir_sys::signal::interrupts() > 0 && output.records.iter().any(|record| !record.valid) {
+            output.timeline.push(interrupted_event(configuration, trial));
+        }
         for event in &output.timeline {
             self.writer.timeline(event)?;
             // The same in every trial is said once.
@@ -174,9 +245,9 @@ impl<'a> Campaign<'a> {
             self.writer.samples(samples)?;
         }
         for record in &output.records {
-            if let Some(reason) = &record.reason {
-                progress.say(&format!("  trial {} of {} does not count: {reason}", trial + 1, record.point));
-                self.warnings.push(format!("trial {trial} of {} does not count: {reason}", record.point));
+            if let Some(warning) = does_not_count(record) {
+                progress.say(&format!("  {warning}"));
+                self.warnings.push(warning);
             }
             self.writer.trial(record)?;
         }
@@ -189,7 +260,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// Has the configuration's lab up and every agent it needs alive.
-    fn prepare_stage(&mut self, configuration: &Configuration) -> anyhow::Result<()> {
+    fn prepare_stage(&mut self, configuration: &Configuration, trial: u32) -> anyhow::Result<()> {
         if self.stage.as_ref().is_some_and(|stage| {
             stage.topology != configuration.topology || stage.hosts != configuration.hosts
         }) {
@@ -201,9 +272,15 @@ impl<'a> Campaign<'a> {
             self.stage = Some(Stage { topology, hosts, lab: None, fleet: Fleet::default() });
         }
         if self.stage.is_none() {
-            let options = weir_lab::Options { seed: self.plan.seed, exe: self.program.clone() };
+            // A lab built anew draws other losses than the one before it: with one seed for all, a trial after every
+            // rebuild, or after a resumption, would repeat the first and not be another observation.
+            let seed =
+                seed::split(self.plan.seed, &format!("lab of {} from trial {trial} on", configuration.id));
+            let options = weir_lab::Options { seed, exe: self.program.clone() };
             let lab = Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
-            self.writer.environment(&environment::read(lab.notes()))?;
+            if !self.resumed {
+                self.writer.environment(&environment::read(lab.notes()))?;
+            }
             let topology = configuration.topology.clone();
             self.stage = Some(Stage { topology, hosts: None, lab: Some(lab), fleet: Fleet::default() });
         }
@@ -235,7 +312,9 @@ impl<'a> Campaign<'a> {
                 bail!(failed.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nweir: "));
             }
             stage.fleet.read_clocks();
-            self.writer.environment(&hosts::environment(real, &stage.fleet))?;
+            if !self.resumed {
+                self.writer.environment(&hosts::environment(real, &stage.fleet))?;
+            }
         }
         for error in failed {
             let now = weir_sys::clock::monotonic();
@@ -286,7 +365,47 @@ fn job<'a>(
     })
 }
 
-fn plan_record(plan: &Plan) -> PlanRecord {
+/// Trials in the order in which they are carried out, as indices of configurations and numbers of trials.
+fn order(plan: &Plan) -> Vec<(usize, u32)> {
+    let count = plan.configurations.len();
+    let mut order = Vec::new();
+    for trial in 0..plan.trials {
+        // A B B A: what drifts over the run weighs on every variant alike.
+        let ascending = (0..count).map(|index| (index, trial));
+        if trial % 2 == 0 { order.extend(ascending) } else { order.extend(ascending.rev()) }
+    }
+    order
+}
+
+/// What is known before anything is run. The resolved scenario of a short form lacks the criteria that it leaves out, so
+/// those come from the plan that began the run.
+fn planned_warnings(plan: &Plan, not_judged: &[String]) -> Vec<String> {
+    let left_out = not_judged.iter().map(|text| format!("not judged in the short form: {text}"));
+    plan.warnings.iter().cloned().chain(left_out).collect()
+}
+
+/// Said of a trial that is kept and not averaged in.
+fn does_not_count(record: &TrialRecord) -> Option<String> {
+    let reason = record.reason.as_ref()?;
+    Some(format!("trial {} of {} does not count: {reason}", record.trial, record.point))
+}
+
+fn interrupted_event(configuration: &Configuration, trial: u32) -> TimelineEvent {
+    let now = weir_sys::clock::monotonic();
+    TimelineEvent {
+        at_ns: now.as_ns(),
+        utc: utc_of(now),
+        event: INTERRUPTED.to_owned(),
+        configuration: Some(configuration.id.clone()),
+        trial: Some(trial),
+        step: None,
+        trial_ns: None,
+        text: format!("trial {trial} was cut short by the user; `weir run --resume` carries it out again"),
+        data: serde_json::Map::new(),
+    }
+}
+
+pub fn plan_record(plan: &Plan) -> PlanRecord {
     let step_record = |configuration: &Configuration, step: &Step| {
         let name = |host: usize| configuration.topology.hosts[host].name.clone();
         StepRecord {
@@ -299,6 +418,7 @@ fn plan_record(plan: &Plan) -> PlanRecord {
         }
     };
     PlanRecord {
+        schema: RESULTS_SCHEMA.to_owned(),
         scenario: plan.name.clone(),
         about: plan.about.clone(),
         origin: plan.origin.clone(),
@@ -314,8 +434,10 @@ fn plan_record(plan: &Plan) -> PlanRecord {
                 case: configuration.case.clone(),
                 topology: configuration.topology.clone(),
                 steps: configuration.steps.iter().map(|step| step_record(configuration, step)).collect(),
+                published: configuration.published.clone(),
             })
             .collect(),
+        not_judged: plan.not_judged.clone(),
     }
 }
 

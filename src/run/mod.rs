@@ -14,4 +14,6 @@ pub mod needs;
 #[cfg(feature = "lab")]
 pub mod progress;
 #[cfg(feature = "lab")]
+pub mod resume;
+#[cfg(feature = "lab")]
 pub mod trial;

@@ -309,6 +309,8 @@ fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -
         let mut data = serde_json::Map::new();
         data.insert("fault".to_owned(), it.fault.clone().into());
         data.insert("on".to_owned(), it.on.clone().into());
+        // Parts of one fault differ in this alone, and its beginning and its end are a pair by it.
+        data.insert("what".to_owned(), it.what.clone().into());
         TimelineEvent {
             at_ns: at.as_ns(),
             utc: utc_of(at),

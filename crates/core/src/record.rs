@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub const SUMMARY_SCHEMA: &str = "weir.summary/1";
+/// Of the results folder as a whole, in `plan.json`. Within a major number fields and files are only added.
+pub const RESULTS_SCHEMA: &str = "weir.results/1";
+
+fn first_results_schema() -> String {
+    RESULTS_SCHEMA.to_owned()
+}
 
 /// One trial's value of one metric for one entity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +117,9 @@ pub struct TimelineEvent {
 /// `plan.json`: what the run set out to do; lets a report draw the topology and name points not reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRecord {
+    /// `RESULTS_SCHEMA`; the first folders were written without it.
+    #[serde(default = "first_results_schema")]
+    pub schema: String,
     pub scenario: String,
     pub about: String,
     pub origin: Option<String>,
@@ -119,6 +128,9 @@ pub struct PlanRecord {
     pub trials_min: u32,
     pub seed: u64,
     pub configurations: Vec<ConfigurationRecord>,
+    /// Criteria that the short form leaves without a point: their texts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +139,9 @@ pub struct ConfigurationRecord {
     pub case: Option<String>,
     pub topology: Topology,
     pub steps: Vec<StepRecord>,
+    /// Figures from elsewhere to draw beside ours: `metric.statistic` to value, in the metric's base unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub published: BTreeMap<String, f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,28 +1,13 @@
 //! Reads a results folder, whole or left behind by a killed run.
 
 use crate::curve::Curves;
+use crate::read::{FolderError, document, lines, text};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use thiserror::Error;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
 
-/// Largest single document (`summary.json`, …) and largest line; beyond it a file is not one of ours.
-const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
-const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Events of the timeline that are kept; a run with more is not read by people.
 const EVENTS_MAX: usize = 200_000;
-
-/// Why a folder cannot be read: which file, which line, what is wrong with it.
-#[derive(Debug, Error)]
-#[error("{}{}: {problem}", path.display(), line.map(|line| format!(" line {line}")).unwrap_or_default())]
-pub struct FolderError {
-    pub path: PathBuf,
-    pub line: Option<usize>,
-    pub problem: String,
-}
 
 /// A metric's definition as it travels with the results.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -62,19 +47,6 @@ impl Folder {
         let mut folder = Folder { path: path.to_owned(), ..Folder::default() };
         let notes = &mut Vec::new();
         folder.summary = document(path, "summary.json", notes)?;
-        if let Some(summary) = &folder.summary
-            && summary.schema != weir_core::record::SUMMARY_SCHEMA
-        {
-            return Err(FolderError {
-                path: path.join("summary.json"),
-                line: None,
-                problem: format!(
-                    "has the schema {:?}; this weir reads {:?}",
-                    summary.schema,
-                    weir_core::record::SUMMARY_SCHEMA
-                ),
-            });
-        }
         folder.plan = document(path, "plan.json", notes)?;
         if let Some(plan) = &folder.plan {
             check_plan(plan).map_err(|problem| FolderError {
@@ -123,6 +95,11 @@ impl Folder {
             ));
         }
         Ok(folder)
+    }
+
+    /// The summary alone of the folder at `path`; `None` when its run did not finish.
+    pub(crate) fn summary_of(path: &Path) -> Result<Option<Summary>, FolderError> {
+        document(path, "summary.json", &mut Vec::new())
     }
 
     /// A folder in memory, for a measurement that keeps none: the summary alone.
@@ -179,113 +156,4 @@ fn check_trial(trial: &TrialRecord) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn open(directory: &Path, name: &str, notes: &mut Vec<String>) -> Result<Option<File>, FolderError> {
-    let path = directory.join(name);
-    // Looked at before it is opened: opening a named pipe would wait for a writer that never comes.
-    let opened = std::fs::metadata(&path)
-        .and_then(|about| if about.is_file() { File::open(&path).map(Some) } else { Ok(None) });
-    match opened {
-        Ok(Some(file)) => Ok(Some(file)),
-        Ok(None) => Err(FolderError { path, line: None, problem: "is not a regular file".to_owned() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            notes.push(format!("{name} is missing"));
-            Ok(None)
-        }
-        Err(error) => Err(FolderError { path, line: None, problem: format!("cannot be read: {error}") }),
-    }
-}
-
-fn text(directory: &Path, name: &str, notes: &mut Vec<String>) -> Result<Option<String>, FolderError> {
-    let Some(file) = open(directory, name, notes)? else { return Ok(None) };
-    let failed = |problem: String| FolderError { path: directory.join(name), line: None, problem };
-    let mut bytes = Vec::new();
-    file.take(DOCUMENT_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| failed(format!("cannot be read: {error}")))?;
-    if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
-        return Err(failed(format!("is larger than {} MiB", DOCUMENT_BYTES_MAX >> 20)));
-    }
-    String::from_utf8(bytes).map(Some).map_err(|error| FolderError {
-        line: Some(
-            1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count(),
-        ),
-        path: directory.join(name),
-        problem: "is not UTF-8 text".to_owned(),
-    })
-}
-
-fn document<D: DeserializeOwned>(
-    directory: &Path,
-    name: &str,
-    notes: &mut Vec<String>,
-) -> Result<Option<D>, FolderError> {
-    let Some(text) = text(directory, name, notes)? else { return Ok(None) };
-    match serde_json::from_str(&text) {
-        Ok(document) => Ok(Some(document)),
-        Err(error) if error.is_eof() => {
-            notes.push(format!("{name} was cut short and is left out"));
-            Ok(None)
-        }
-        Err(error) => Err(FolderError {
-            path: directory.join(name),
-            line: Some(error.line()),
-            problem: bounded(&error.to_string()),
-        }),
-    }
-}
-
-/// Hands each line's record to `keep`. Only the last line may be cut short: it has no newline and does not parse.
-fn lines<D: DeserializeOwned>(
-    directory: &Path,
-    name: &str,
-    notes: &mut Vec<String>,
-    mut keep: impl FnMut(D) -> Result<(), String>,
-) -> Result<(), FolderError> {
-    let Some(file) = open(directory, name, notes)? else { return Ok(()) };
-    let mut reader = BufReader::with_capacity(1 << 18, file);
-    let mut line = Vec::new();
-    for number in 1.. {
-        let failed = |problem: String| FolderError {
-            path: directory.join(name),
-            line: Some(number),
-            problem: bounded(&problem),
-        };
-        line.clear();
-        let length = reader
-            .by_ref()
-            .take(LINE_BYTES_MAX + 1)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| failed(format!("cannot be read: {error}")))?;
-        if length == 0 {
-            break;
-        }
-        if length as u64 > LINE_BYTES_MAX {
-            return Err(failed(format!("is longer than {} MiB", LINE_BYTES_MAX >> 20)));
-        }
-        let whole = line.last() == Some(&b'\n');
-        let record = line.trim_ascii();
-        if record.is_empty() {
-            continue;
-        }
-        match serde_json::from_slice(record) {
-            Ok(record) => keep(record).map_err(failed)?,
-            Err(error) if !whole && error.is_eof() => {
-                notes.push(format!("{name}: line {number}, the last, was cut short and is left out"));
-            }
-            Err(error) => return Err(failed(format!("{error} (a record is one JSON object a line)"))),
-        }
-    }
-    Ok(())
-}
-
-/// An error message quotes the offending text; a hostile one must not flood the terminal.
-fn bounded(problem: &str) -> String {
-    let clean: String =
-        problem.chars().map(|letter| crate::escape::visible(letter).unwrap_or(letter)).take(300).collect();
-    if clean.chars().count() < problem.chars().count() { clean + "…" } else { clean }
 }

@@ -5,12 +5,17 @@ mod curve;
 mod escape;
 mod folder;
 mod html;
+mod read;
+mod resume;
 mod sink;
+mod table;
 mod words;
 mod writer;
 
-pub use folder::{Definition, Folder, FolderError};
+pub use folder::{Definition, Folder};
 pub use html::html;
+pub use read::FolderError;
+pub use resume::{INTERRUPTED, Interrupted, ResumeError};
 pub use sink::SINKS;
 pub use sink::json::json;
 pub use sink::terminal::{Style, terminal};

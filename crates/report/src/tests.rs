@@ -259,7 +259,8 @@ fn rename(value: &mut serde_json::Value, name: &str) {
         serde_json::Value::Array(items) => items.iter_mut().for_each(|item| rename(item, name)),
         serde_json::Value::Object(map) => {
             for (key, value) in map.iter_mut() {
-                let closed = ["schema", "verdict", "tcp_profile", "event", "metric", "utc"];
+                let closed =
+                    ["schema", "verdict", "tcp_profile", "stage", "discipline", "event", "metric", "utc"];
                 let factor = key == "name"
                     && value.as_str().is_some_and(|it| {
                         weir_core::record::Factor::ALL.iter().any(|factor| factor.name() == it)
@@ -427,8 +428,76 @@ fn every_sink_writes_a_summary_with_and_without_a_folder() {
         for folder in [None, Some(run.as_path())] {
             let mut out = Vec::new();
             entry.build.write(&sample::summary(), folder, &mut out).unwrap();
-            assert!(String::from_utf8(out).unwrap().contains("quickstart"), "{}", entry.name);
+            // A document of one name or a table that compresses it: what was run is in it.
+            let found = out.windows(10).any(|bytes| bytes == b"quickstart") || out.starts_with(b"PAR1");
+            assert!(found, "{}", entry.name);
         }
+    }
+}
+
+// Spec: results.md#results-13
+#[test]
+fn every_sink_of_tables_makes_its_files_of_a_finished_run_and_of_a_killed_one() {
+    let directory = sample_folder();
+    let run = directory.path().join("run");
+    let written = |tables: &dyn weir_seams::sink::Tables, file: &str| {
+        let mut out = Vec::new();
+        tables.write_file(file, &run, &mut out).unwrap().map(|notes| (out, notes))
+    };
+    let tables: Vec<_> = SINKS.iter().filter_map(|entry| entry.build.tables()).collect();
+    assert!(!tables.is_empty());
+    let mut finished = std::collections::BTreeMap::new();
+    for (tables, file) in tables.iter().flat_map(|it| it.files().iter().map(move |file| (it, *file))) {
+        let (bytes, notes) = written(*tables, file).unwrap_or_else(|| panic!("{file} of a finished run"));
+        assert!(notes.is_empty() && bytes.len() > 100, "{file}: {} bytes, {notes:?}", bytes.len());
+        finished.insert(file, bytes);
+    }
+    std::fs::remove_file(run.join("summary.json")).unwrap();
+    let trials = std::fs::read(run.join("trials.jsonl")).unwrap();
+    std::fs::write(run.join("trials.jsonl"), &trials[..trials.len() - 9]).unwrap();
+    for (tables, file) in tables.iter().flat_map(|it| it.files().iter().map(move |file| (it, *file))) {
+        match written(*tables, file) {
+            None => assert!(file.starts_with("points"), "{file} of a killed run"),
+            Some((bytes, notes)) if file.starts_with("trials") => {
+                assert!(bytes.len() < finished[file].len(), "{file}");
+                assert!(notes[0].contains("was cut short"), "{notes:?}");
+            }
+            Some((bytes, notes)) => assert!(bytes == finished[file] && notes.is_empty(), "{file}: {notes:?}"),
+        }
+    }
+    let csv = String::from_utf8(finished["trials.csv"].clone()).unwrap();
+    let rows: Vec<&str> = csv.lines().collect();
+    let rows_recorded: usize = Folder::read(&run).unwrap().trials.iter().map(|trial| trial.rows.len()).sum();
+    // The cut record had two rows.
+    assert_eq!(rows.len(), 1 + rows_recorded + 2, "{}", rows[0]);
+    assert!(
+        csv.contains(",false,\"the load ran 3.12 s of the planned 3 s, more than 1 % beyond\","),
+        "{csv}"
+    );
+}
+
+// Spec: results.md#results-7 and results.md#results-8
+#[test]
+fn a_newer_minor_format_is_read_and_a_newer_major_one_is_refused_in_words() {
+    let directory = sample_folder();
+    let run = directory.path().join("run");
+    for (file, name) in [("summary.json", "weir.summary"), ("plan.json", "weir.results")] {
+        let ours = std::fs::read_to_string(run.join(file)).unwrap();
+        let with = |version: &str| {
+            let found = ours.replace(&format!("\"{name}/1\""), &format!("\"{name}/{version}\""));
+            assert!(version == "1" || found != ours, "{file} names its schema");
+            std::fs::write(run.join(file), found.replacen('{', "{\"of_a_later_version\": [1, {}],", 1))
+                .unwrap();
+            Folder::read(&run)
+        };
+        assert!(with("1").is_ok() && with("1.7").is_ok(), "{file}");
+        for version in ["2", "17.3"] {
+            let refused = with(version).unwrap_err().to_string();
+            let expected = format!("was written by a newer weir: its schema is \"{name}/{version}\"");
+            assert!(refused.contains(file) && refused.contains(&expected), "{refused}");
+        }
+        assert!(with("one").unwrap_err().to_string().contains("this weir reads weir.summary/1"), "{file}");
+        std::fs::write(run.join(file), ours).unwrap();
     }
 }
 

@@ -15,6 +15,15 @@ pub(crate) fn verdict_word(verdict: Option<Verdict>) -> &'static str {
     }
 }
 
+/// As the summary document writes it.
+pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::Inconclusive => "inconclusive",
+    }
+}
+
 pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }

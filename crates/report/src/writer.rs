@@ -55,14 +55,17 @@ impl Writer {
                 .create_new(true)
                 .open(&path)
                 .map_err(failed("create", &path))?;
-            Ok(Lines { path, file, buffer: Vec::new() })
+            Ok(Lines::new(path, file))
         };
-        Ok(Writer {
-            timeline: open("timeline.jsonl")?,
-            trials: open("trials.jsonl")?,
-            samples: open("samples.jsonl")?,
-            directory: directory.to_owned(),
-        })
+        let timeline = open("timeline.jsonl")?;
+        // Held until this process is gone, so that no other goes on with a run that is still under way. A file system
+        // without locks has a run all the same.
+        let _ = timeline.file.try_lock();
+        Ok(Writer::on(directory.to_owned(), timeline, open("trials.jsonl")?, open("samples.jsonl")?))
+    }
+
+    pub(crate) fn on(directory: PathBuf, timeline: Lines, trials: Lines, samples: Lines) -> Writer {
+        Writer { directory, timeline, trials, samples }
     }
 
     pub fn directory(&self) -> &Path {
@@ -154,7 +157,7 @@ impl Writer {
 
 /// A file of JSON lines.
 #[derive(Debug)]
-struct Lines {
+pub(crate) struct Lines {
     path: PathBuf,
     file: File,
     /// Kept between lines: a line of samples may have megabytes.
@@ -162,6 +165,10 @@ struct Lines {
 }
 
 impl Lines {
+    pub(crate) fn new(path: PathBuf, file: File) -> Lines {
+        Lines { path, file, buffer: Vec::new() }
+    }
+
     fn refuse(&self, problem: String) -> WriteError {
         let source = io::Error::new(io::ErrorKind::InvalidData, problem);
         WriteError { action: "append to", path: self.path.clone(), source }

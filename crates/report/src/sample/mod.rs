@@ -118,6 +118,7 @@ pub(crate) fn plan() -> PlanRecord {
         ceiling_bits_per_second: (*workload == "stream").then_some(CEILING),
     });
     PlanRecord {
+        schema: RESULTS_SCHEMA.to_owned(),
         scenario: "quickstart".to_owned(),
         about:
             "One 1 Gbit/s link of 16 ms: idle latency, one stream, eight streams, an outage and the way back"
@@ -132,7 +133,9 @@ pub(crate) fn plan() -> PlanRecord {
             case: None,
             topology: topology(),
             steps: steps.collect(),
+            published: BTreeMap::new(),
         }],
+        not_judged: Vec::new(),
     }
 }
 

@@ -9,7 +9,12 @@ use weir_seams::sink::Sink;
 pub(crate) struct HtmlPage;
 
 impl Sink for HtmlPage {
-    fn write(&self, summary: &Summary, folder: Option<&Path>, out: &mut dyn io::Write) -> io::Result<()> {
+    fn write(
+        &self,
+        summary: &Summary,
+        folder: Option<&Path>,
+        out: &mut (dyn io::Write + Send),
+    ) -> io::Result<()> {
         let folder = match folder {
             Some(path) => {
                 let mut folder = Folder::read(path).map_err(io::Error::other)?;

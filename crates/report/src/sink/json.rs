@@ -16,7 +16,12 @@ pub fn json(summary: &Summary) -> String {
 pub(crate) struct Json;
 
 impl Sink for Json {
-    fn write(&self, summary: &Summary, _folder: Option<&Path>, out: &mut dyn io::Write) -> io::Result<()> {
+    fn write(
+        &self,
+        summary: &Summary,
+        _folder: Option<&Path>,
+        out: &mut (dyn io::Write + Send),
+    ) -> io::Result<()> {
         out.write_all(json(summary).as_bytes())
     }
 }

@@ -1,7 +1,10 @@
 //! The sinks: each renders a finished record.
 
+mod csv;
 mod html;
 pub(crate) mod json;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub(crate) mod terminal;
 
 use weir_seams::Entry;
@@ -28,5 +31,20 @@ pub static SINKS: &[SinkEntry] = &[
         params: &[],
         needs: &[],
         build: &html::HtmlPage,
+    },
+    Entry {
+        name: "csv",
+        about: "tables of points, trials and samples, RFC 4180",
+        params: &[],
+        needs: &[],
+        build: &csv::CsvTables,
+    },
+    #[cfg(feature = "parquet")]
+    Entry {
+        name: "parquet",
+        about: "tables of trials and samples in columns, zstd",
+        params: &[],
+        needs: &[],
+        build: &parquet::ParquetTables,
     },
 ];

@@ -272,7 +272,12 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 pub(crate) struct Terminal;
 
 impl Sink for Terminal {
-    fn write(&self, summary: &Summary, _folder: Option<&Path>, out: &mut dyn io::Write) -> io::Result<()> {
+    fn write(
+        &self,
+        summary: &Summary,
+        _folder: Option<&Path>,
+        out: &mut (dyn io::Write + Send),
+    ) -> io::Result<()> {
         out.write_all(terminal(summary, Style::default()).as_bytes())
     }
 }
