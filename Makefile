@@ -5,10 +5,11 @@
 #   make scenarios   every scenario at full length, a verdict each (about half an hour)
 #   make bench       side by side with iperf3 and sockperf; results in bench/runs
 #   make tidy        the house rules alone
+#   make picture     the picture of the report in the guide, drawn anew from a kept folder
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test bench scenarios tidy build
+.PHONY: demo test bench scenarios tidy picture build
 
 demo:
 	@scripts/ensure-lab
@@ -30,6 +31,11 @@ bench:
 tidy:
 	@scripts/ensure-build
 	@scripts/with-rust cargo xtask tidy
+
+picture:
+	@scripts/ensure-build
+	@scripts/ensure-readers
+	@WEIR_PICTURE=docs/guide/report.png scripts/with-rust cargo test --locked --test report_page picture
 
 build:
 	@scripts/ensure-build

@@ -1,6 +1,6 @@
 //! All points in one table, each metric of each point in another, and the trials that do not count.
 
-use super::steps::points;
+use super::steps::{points, published, published_of};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{interval_text, parameters_text};
@@ -23,7 +23,9 @@ pub(crate) fn section(folder: &Folder) -> Html {
     let mut out = Html::new();
     match &folder.summary {
         Some(summary) if !summary.points.is_empty() => {
-            put!(&mut out, "<h2>All points</h2>\n", overview(&summary.points), full(&summary.points))
+            let published = published(folder);
+            let (overview, full) = (overview(&summary.points, &published), full(&summary.points, &published));
+            put!(&mut out, "<h2>All points</h2>\n", overview, full)
         }
         Some(_) => {}
         None => put!(&mut out, so_far(folder)),
@@ -32,7 +34,10 @@ pub(crate) fn section(folder: &Folder) -> Html {
     out
 }
 
-fn overview(points: &[PointSummary]) -> Html {
+/// By point: `metric.statistic` to value.
+type Published<'a> = BTreeMap<&'a str, &'a BTreeMap<String, f64>>;
+
+fn overview(points: &[PointSummary], published: &Published<'_>) -> Html {
     let mut out = Html::new();
     let mut metrics: Vec<&str> =
         KEY.into_iter().filter(|key| points.iter().any(|point| point.metrics.contains_key(*key))).collect();
@@ -73,6 +78,16 @@ fn overview(points: &[PointSummary]) -> Html {
                     // A distribution is told by its middle, a value a trial by its mean.
                     let value = if metric.starts_with("latency.") { measured.median } else { measured.mean };
                     put!(&mut out, T(human(value, &measured.unit)));
+                    for (statistic, value) in known(published, point, metric) {
+                        put!(
+                            &mut out,
+                            "<small>",
+                            T(statistic),
+                            " published ",
+                            T(human(value, &measured.unit)),
+                            "</small>"
+                        );
+                    }
                 }
                 None => put!(&mut out, "–"),
             }
@@ -90,6 +105,14 @@ fn overview(points: &[PointSummary]) -> Html {
     out
 }
 
+fn known<'a>(
+    published: &Published<'a>,
+    point: &PointSummary,
+    metric: &'a str,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    published.get(point.id.as_str()).copied().into_iter().flat_map(move |of| published_of(of, metric))
+}
+
 /// `stream.total_goodput_bits_per_second` heads a column whose cells carry units: `total goodput`.
 fn short(metric: &str) -> String {
     let quantity = metric.split_once('.').map_or(metric, |(_, quantity)| quantity);
@@ -98,7 +121,7 @@ fn short(metric: &str) -> String {
     bare.replace('_', " ")
 }
 
-fn full(points: &[PointSummary]) -> Html {
+fn full(points: &[PointSummary], published: &Published<'_>) -> Html {
     let mut out = Html::new();
     put!(
         &mut out,
@@ -106,8 +129,9 @@ fn full(points: &[PointSummary]) -> Html {
     );
     put!(
         &mut out,
-        "<th class=n>n<th class=n>min<th class=n>mean<th class=n>median<th class=n>95 %<th class=n>99 %<th class=n>max<th class=n>of the mean</thead><tbody>"
+        "<th class=n>n<th class=n>min<th class=n>mean<th class=n>median<th class=n>95 %<th class=n>99 %<th class=n>max<th class=n>of the mean"
     );
+    put!(&mut out, if published.is_empty() { "" } else { "<th class=n>published" }, "</thead><tbody>");
     let mut rows = 0;
     for point in points {
         for (name, metric) in &point.metrics {
@@ -128,7 +152,18 @@ fn full(points: &[PointSummary]) -> Html {
                 put!(&mut out, "<td class=n>", T(human(value, &metric.unit)));
             }
             let interval = interval_text(metric.ci95, metric.range, Some(&metric.unit));
-            put!(&mut out, "<td class=n>", T(interval.unwrap_or_else(|| "–".to_owned())), "\n");
+            put!(&mut out, "<td class=n>", T(interval.unwrap_or_else(|| "–".to_owned())));
+            if !published.is_empty() {
+                let all: Vec<String> = known(published, point, name)
+                    .map(|(statistic, value)| format!("{statistic} {}", human(value, &metric.unit)))
+                    .collect();
+                put!(
+                    &mut out,
+                    "<td class=n>",
+                    T(if all.is_empty() { "–".to_owned() } else { all.join(", ") })
+                );
+            }
+            put!(&mut out, "\n");
         }
     }
     put!(&mut out, "</tbody></table></div>");

@@ -1,7 +1,7 @@
 //! Scaling curves: a metric against a swept number, with the ceiling and the spread over trials.
 
 use super::chart::{Axis, Frame, hue, path};
-use super::steps::points;
+use super::steps::{points, published, published_of};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameter_number, parameter_text};
@@ -19,7 +19,15 @@ struct Mark<'a> {
     x_text: String,
     metric: &'a MetricSummary,
     ceiling: Option<f64>,
+    /// A figure from elsewhere, with the statistic that it is.
+    published: Option<(&'a str, f64)>,
     point: &'a PointSummary,
+}
+
+/// What the plan knows of the points, by point.
+struct Known<'a> {
+    ceilings: BTreeMap<&'a str, f64>,
+    published: BTreeMap<&'a str, &'a BTreeMap<String, f64>>,
 }
 
 pub(crate) fn section(folder: &Folder) -> Html {
@@ -29,8 +37,9 @@ pub(crate) fn section(folder: &Folder) -> Html {
     for point in &summary.points {
         by_step.entry(&point.step).or_default().push(point);
     }
-    let ceilings: BTreeMap<&str, f64> =
+    let ceilings =
         points(folder).iter().filter_map(|it| Some((it.id, it.plan?.ceiling_bits_per_second?))).collect();
+    let known = Known { ceilings, published: published(folder) };
     let judged: BTreeSet<&str> = summary.criteria.iter().filter_map(|it| it.metric.as_deref()).collect();
     let mut figures = 0;
     for (step, points) in by_step {
@@ -39,7 +48,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
                 if figures == FIGURES_MAX {
                     return out;
                 }
-                if let Some(figure) = figure(step, &parameter, metric, &points, &ceilings) {
+                if let Some(figure) = figure(step, &parameter, metric, &points, &known) {
                     if figures == 0 {
                         put!(&mut out, "<h2>Scaling</h2>\n");
                     }
@@ -76,12 +85,12 @@ fn metrics<'a>(points: &[&'a PointSummary], judged: &BTreeSet<&str>) -> Vec<&'a 
     all.into_iter().filter(wanted).collect()
 }
 
-fn figure(
+fn figure<'a>(
     step: &str,
     parameter: &str,
-    metric: &str,
-    points: &[&PointSummary],
-    ceilings: &BTreeMap<&str, f64>,
+    metric: &'a str,
+    points: &[&'a PointSummary],
+    known: &Known<'a>,
 ) -> Option<Html> {
     // One curve for each combination of everything but the swept parameter.
     let mut curves: BTreeMap<String, Vec<Mark<'_>>> = BTreeMap::new();
@@ -96,8 +105,15 @@ fn figure(
         let mut others: Vec<String> = point.case.iter().cloned().collect();
         let rest = point.parameters.iter().filter(|(name, _)| *name != parameter);
         others.extend(rest.map(|(name, value)| format!("{name}={}", parameter_text(value))));
-        let ceiling = ceilings.get(point.id.as_str()).copied().filter(|_| metric.contains("total_goodput"));
-        let mark = Mark { x, x_text: parameter_text(value), metric: measured, ceiling, point };
+        let ceiling =
+            known.ceilings.get(point.id.as_str()).copied().filter(|_| metric.contains("total_goodput"));
+        // The mean where that is known, as ours is drawn; else what there is, and the caption says what it is.
+        let elsewhere = known.published.get(point.id.as_str()).copied();
+        let mut elsewhere: Vec<(&str, f64)> =
+            elsewhere.into_iter().flat_map(|of| published_of(of, metric)).collect();
+        elsewhere.sort_by_key(|(statistic, _)| *statistic != "mean");
+        let published = elsewhere.first().copied();
+        let mark = Mark { x, x_text: parameter_text(value), metric: measured, ceiling, published, point };
         curves.entry(others.join(", ")).or_default().push(mark);
     }
     for marks in curves.values_mut() {
@@ -109,7 +125,8 @@ fn figure(
     let spread = |mark: &Mark<'_>| mark.metric.ci95.or(mark.metric.range);
     let values = all.iter().flat_map(|mark| {
         let [low, high] = spread(mark).unwrap_or([mark.metric.mean; 2]);
-        [mark.metric.mean, low, high, mark.ceiling.unwrap_or(mark.metric.mean)]
+        let mean = mark.metric.mean;
+        [mean, low, high, mark.ceiling.unwrap_or(mean), mark.published.map_or(mean, |(_, value)| value)]
     });
     let (low, high) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| (low.min(it), high.max(it)));
@@ -152,6 +169,7 @@ fn figure(
             path(marks.iter().map(|mark| (frame.px(at(mark.x)), frame.py(mark.metric.mean)))),
             "\"/>"
         );
+        put!(&mut svg, elsewhere(&frame, marks, at, index));
         for mark in marks {
             let x = frame.px(at(mark.x));
             if let Some([low, high]) = spread(mark) {
@@ -219,11 +237,38 @@ fn figure(
     if x_unit != "1" || logarithmic {
         put!(&mut out, if logarithmic { " Horizontal axis logarithmic." } else { "" });
     }
+    let statistics: BTreeSet<&str> = all.iter().filter_map(|mark| Some(mark.published?.0)).collect();
+    if !statistics.is_empty() {
+        let named = statistics.into_iter().collect::<Vec<_>>().join(", ");
+        put!(&mut out, " Diamonds: published (", T(named), ").");
+    }
     if curves.len() > CURVES_MAX {
         put!(&mut out, " ", curves.len() - CURVES_MAX, " further curves are in the table of all points.");
     }
     put!(&mut out, "</figcaption>", table(parameter, &curves, &unit), "</figure>\n");
     Some(out)
+}
+
+/// Published figures as open diamonds, joined where neighbours have one too.
+fn elsewhere(frame: &Frame, marks: &[Mark<'_>], at: impl Fn(f64) -> f64, index: usize) -> Html {
+    let mut out = Html::new();
+    let places: Vec<(f64, f64)> =
+        marks.iter().filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(mark.published?.1)))).collect();
+    if places.len() >= 2 {
+        put!(
+            &mut out,
+            "<path class=\"published ",
+            hue(index),
+            "\" d=\"",
+            path(places.iter().copied()),
+            "\"/>"
+        );
+    }
+    for (x, y) in places {
+        put!(&mut out, "<path class=\"curve ", hue(index), "\" fill=\"var(--paper)\" d=\"M", x - 5.0, " ", y);
+        put!(&mut out, "L", x, " ", y - 5.0, "L", x + 5.0, " ", y, "L", x, " ", y + 5.0, "Z\"/>");
+    }
+    out
 }
 
 fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) -> Html {
@@ -235,8 +280,10 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) 
     put!(
         &mut out,
         T(parameter),
-        "<th class=n>mean<th class=n>interval or range<th class=n>ceiling<th class=n>share of it<th>limited by</thead><tbody>"
+        "<th class=n>mean<th class=n>interval or range<th class=n>ceiling<th class=n>share of it"
     );
+    let published = curves.values().flatten().any(|mark| mark.published.is_some());
+    put!(&mut out, if published { "<th class=n>published" } else { "" }, "<th>limited by</thead><tbody>");
     for mark in curves.values().flatten().take(ROWS_MAX) {
         put!(
             &mut out,
@@ -257,6 +304,11 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) 
                 .ceiling
                 .map_or_else(|| "–".to_owned(), |it| format!("{:.1} %", mark.metric.mean / it * 100.0)))
         );
+        if published {
+            let value =
+                mark.published.map(|(statistic, value)| format!("{statistic} {}", human(value, unit)));
+            put!(&mut out, "<td class=n>", T(value.unwrap_or_else(|| "–".to_owned())));
+        }
         put!(&mut out, "<td>", mark.point.limiting_factor.name.name());
     }
     put!(&mut out, "</tbody></table></div>");

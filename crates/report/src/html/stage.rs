@@ -5,15 +5,22 @@ use super::steps::Point;
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::parameter_number;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_core::record::TrialRecord;
 use weir_core::units::human;
+
+/// Strips of one fault that are drawn apart.
+const LANES_MAX: usize = 16;
 
 /// A fault's effect on the step's clock, in seconds.
 pub(super) struct Band {
     pub name: String,
     pub from: f64,
     pub to: f64,
+    /// What it did, where the timeline says; tells the parts of a fault apart that strike at phases of their own.
+    pub what: String,
+    /// Strip of the plot's height that it is drawn in, and of how many: parts of one fault lie one below the other.
+    pub lane: (usize, usize),
 }
 
 /// Where the trial's step lies, and what happened in it.
@@ -33,7 +40,8 @@ pub(super) fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<St
         return None;
     }
     let mut bands: Vec<Band> = Vec::new();
-    let mut open: BTreeMap<String, f64> = BTreeMap::new();
+    // Beginning and end carry the same details, so parts of one fault that overlap are told apart by them.
+    let mut open: BTreeMap<String, (f64, String, String)> = BTreeMap::new();
     let here = |at: i64| ((at as f64) - start_ns) / 1e9;
     for event in &folder.timeline {
         let (Some(at), true) = (event.trial_ns, event.trial == Some(trial)) else { continue };
@@ -42,25 +50,44 @@ pub(super) fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<St
         }
         let named = ["fault", "name"].iter().find_map(|key| event.data.get(*key)?.as_str());
         let name = named.unwrap_or(&event.text).to_owned();
+        let what = event.data.get("what").and_then(|it| it.as_str()).unwrap_or_default().to_owned();
+        let key = event.data.iter().map(|(key, value)| format!("{key}={value};")).collect::<String>();
+        let key = if key.is_empty() { name.clone() } else { key };
         match event.event.as_str() {
             "fault-start" => {
-                open.insert(name, here(at));
+                open.insert(key, (here(at), name, what));
             }
             "fault-end" => {
-                if let Some(from) = open.remove(&name) {
-                    bands.push(Band { name, from, to: here(at) });
+                if let Some((from, name, what)) = open.remove(&key) {
+                    bands.push(Band { name, from, to: here(at), what, lane: (0, 1) });
                 }
             }
             _ => {}
         }
     }
-    bands.extend(open.into_iter().map(|(name, from)| Band { name, from, to: seconds }));
+    let lasting = open.into_values();
+    bands.extend(lasting.map(|(from, name, what)| Band { name, from, to: seconds, what, lane: (0, 1) }));
     bands.retain(|band| band.to >= 0.0 && band.from <= seconds);
+    into_lanes(&mut bands);
     bands.sort_by(|a, b| a.from.total_cmp(&b.from));
     bands.truncate(200);
     let asked = point.plan.and_then(|plan| parameter_number(plan.parameters.get("warm_up")?));
     let warm_up = asked.map(|(seconds, _)| seconds).filter(|it| *it > 0.0 && *it < seconds);
     Some(Stage { start_ns, seconds, bands, warm_up })
+}
+
+/// Parts of one fault that do different things get a strip each, in the order of what they do.
+fn into_lanes(bands: &mut [Band]) {
+    let mut parts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for band in bands.iter() {
+        parts.entry(band.name.clone()).or_default().insert(band.what.clone());
+    }
+    for band in bands {
+        let of_fault = &parts[&band.name];
+        let lane = of_fault.iter().position(|what| *what == band.what).unwrap_or(0);
+        // More strips than this are thinner than a line of text is high.
+        band.lane = if of_fault.len() <= LANES_MAX { (lane, of_fault.len()) } else { (0, 1) };
+    }
 }
 
 pub(super) fn draw_bands(out: &mut Html, frame: &Frame, stage: &Stage) {
@@ -79,19 +106,21 @@ pub(super) fn draw_bands(out: &mut Html, frame: &Frame, stage: &Stage) {
     }
     for band in &stage.bands {
         let (from, to) = (frame.px(band.from.max(0.0)), frame.px(band.to.min(stage.seconds)));
-        put!(&mut *out, "<rect class=band x=", from, " y=", frame.top, " width=", (to - from).max(1.0));
+        let height = (frame.floor() - frame.top) / band.lane.1 as f64;
+        let top = frame.top + height * band.lane.0 as f64;
+        put!(&mut *out, "<rect class=band x=", from, " y=", top, " width=", (to - from).max(1.0));
         put!(
             &mut *out,
             " height=",
-            frame.floor() - frame.top,
+            height,
             " /><path class=bandedge d=\"M",
             from,
             " ",
-            frame.top,
+            top,
             "V",
-            frame.floor()
+            top + height
         );
-        put!(&mut *out, "M", to, " ", frame.top, "V", frame.floor(), "\"/>");
+        put!(&mut *out, "M", to, " ", top, "V", top + height, "\"/>");
         // Names that would lie over each other are left to the caption.
         if from >= named_until {
             let name: String = band.name.chars().take(24).collect();
@@ -129,6 +158,16 @@ pub(super) fn fault_words(stage: &Stage) -> String {
             )
         })
         .collect();
+    let mut strips: BTreeMap<&str, BTreeMap<usize, &str>> = BTreeMap::new();
+    for band in stage.bands.iter().filter(|band| band.lane.1 > 1) {
+        strips.entry(&band.name).or_default().insert(band.lane.0, &band.what);
+    }
+    let strips: String = strips
+        .into_iter()
+        .map(|(name, of)| {
+            format!(" Strips of {name}, from the top: {}.", of.into_values().collect::<Vec<_>>().join("; "))
+        })
+        .collect();
     let more = stage.bands.len().saturating_sub(6);
     let warm_up =
         stage.warm_up.map(|it| format!(" Grey: warm-up, until {}.", human(it, "s"))).unwrap_or_default();
@@ -137,5 +176,5 @@ pub(super) fn fault_words(stage: &Stage) -> String {
         (false, 0) => format!(" Shaded: {}.", said.join("; ")),
         (false, _) => format!(" Shaded: {}; and {more} more.", said.join("; ")),
     };
-    warm_up + &faults
+    warm_up + &faults + &strips
 }

@@ -4,6 +4,7 @@ use super::{distribution, series};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameters_text, plural};
+use std::collections::BTreeMap;
 use weir_core::record::{Factor, LimitingFactor, StepRecord, TrialRecord};
 
 /// Bytes of drawings after which further points are listed but not drawn: the page must open at once anywhere.
@@ -38,6 +39,28 @@ pub(crate) fn points(folder: &Folder) -> Vec<Point<'_>> {
         points[at].trials.push(trial);
     }
     points
+}
+
+/// Figures from elsewhere that stand beside a point's own, by point: `metric.statistic` to value in the metric's base unit.
+pub(crate) fn published(folder: &Folder) -> BTreeMap<&str, &BTreeMap<String, f64>> {
+    let configurations = folder.plan.iter().flat_map(|plan| &plan.configurations);
+    let known = configurations.filter(|it| !it.published.is_empty());
+    known.flat_map(|it| it.steps.iter().map(move |step| (step.point.as_str(), &it.published))).collect()
+}
+
+/// What is published of one metric: statistic and value.
+pub(crate) fn published_of<'a>(
+    published: &'a BTreeMap<String, f64>,
+    metric: &'a str,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    published.iter().filter_map(move |(name, value)| {
+        let statistic = name.strip_prefix(metric)?;
+        if statistic.is_empty() {
+            Some(("mean", *value))
+        } else {
+            Some((statistic.strip_prefix('.')?, *value))
+        }
+    })
 }
 
 pub(crate) fn section(folder: &Folder) -> Html {

@@ -4,7 +4,7 @@ use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::plural;
 use weir_core::record::ConfigurationRecord;
-use weir_core::topology::{Direction, Link, Queue, TcpProfile, Topology};
+use weir_core::topology::{Direction, Discipline, Link, Queue, Stage, TcpProfile, Topology};
 use weir_core::units::human;
 
 /// Sites beyond which a picture is a tangle; the table remains.
@@ -54,8 +54,24 @@ fn caption(configuration: &ConfigurationRecord, others: usize) -> Html {
     let mut out = Html::new();
     put!(
         &mut out,
-        "What the fabric emulates between the hosts’ kernels; rates include framing, queues are drop-tail."
+        "What the fabric emulates between the hosts’ kernels; rates include framing, queues are drop-tail"
     );
+    let topology = &configuration.topology;
+    let otherwise = |queue: &Queue| queue.discipline != Discipline::DropTail;
+    if topology.links.iter().any(|link| otherwise(&link.forward.queue) || otherwise(&link.backward.queue)) {
+        put!(&mut out, " unless said");
+    }
+    put!(&mut out, ".");
+    if let Some(auxiliary) = topology.auxiliary {
+        put!(
+            &mut out,
+            " Not drawn: the auxiliary network, a second interface of every host at one switch, ",
+            T(rate(auxiliary.rate)),
+            " and ",
+            T(seconds(auxiliary.delay_ns as f64)),
+            " to it."
+        );
+    }
     if others > 0 {
         put!(&mut out, " Drawn: configuration <b>", T(&configuration.id), "</b>; ");
         put!(
@@ -80,7 +96,37 @@ fn seconds(ns: f64) -> String {
 fn queue(queue: &Queue) -> String {
     let bytes = queue.bytes.map(|bytes| binary(bytes.0));
     let packets = queue.packets.map(|packets| format!("{packets} packets"));
-    [bytes, packets].into_iter().flatten().collect::<Vec<_>>().join(" or ")
+    let room = [bytes, packets].into_iter().flatten().collect::<Vec<_>>().join(" or ");
+    match queue.discipline {
+        Discipline::DropTail => room,
+        Discipline::Red { min_bytes, max_bytes, .. } => {
+            format!("{room} RED {}–{}", binary(min_bytes), binary(max_bytes))
+        }
+        Discipline::Codel { target_ns, .. } => format!("{room} CoDel {}", seconds(target_ns as f64)),
+    }
+}
+
+/// What a direction does to packets beside rate, delay and queue, in a few words each.
+fn effects(direction: &Direction) -> Vec<String> {
+    let mut all = Vec::new();
+    if direction.loss > 0.0 {
+        all.push(format!("loss {}", loss(direction.loss)));
+    }
+    let impairments = &direction.impairments;
+    if let Some(bursts) = impairments.burst_loss {
+        all.push(format!("bursty loss {}", loss(bursts.bad * bursts.loss)));
+    }
+    if let Some(jitter) = impairments.jitter {
+        let order = if jitter.reorder { ", out of order" } else { "" };
+        all.push(format!("jitter ≤ {}{order}", seconds(jitter.by_ns as f64)));
+    }
+    if let Some(reorder) = impairments.reorder {
+        all.push(format!("{} later by {}", loss(reorder.share), seconds(reorder.by_ns as f64)));
+    }
+    if impairments.corrupt > 0.0 {
+        all.push(format!("corrupts {}", loss(impairments.corrupt)));
+    }
+    all
 }
 
 /// Buffers are powers of two more often than of ten.
@@ -102,31 +148,26 @@ fn loss(loss: f64) -> String {
 
 /// What one direction imposes, for a label.
 fn direction_line(direction: &Direction) -> String {
-    let mut text = rate(direction.rate);
-    if direction.loss > 0.0 {
-        text += &format!(" · loss {}", loss(direction.loss));
-    }
+    let mut parts = vec![rate(direction.rate)];
+    parts.extend(effects(direction));
     let held = queue(&direction.queue);
-    if !held.is_empty() {
-        text += &format!(" · queue {held}");
-    }
-    text
+    parts.extend((!held.is_empty()).then(|| format!("queue {held}")));
+    parts.join(" · ")
 }
 
 fn link_lines(link: &Link, topology: &Topology) -> Vec<String> {
     let rtt = seconds(link.forward.delay_ns as f64 + link.backward.delay_ns as f64);
     if link.forward == link.backward {
         let head = format!("{} · RTT {rtt}", rate(link.forward.rate));
+        let effects = effects(&link.forward);
         let mut rest = Vec::new();
-        if link.forward.loss > 0.0 {
-            rest.push(format!("loss {}", loss(link.forward.loss)));
-        }
         let held = queue(&link.forward.queue);
         if !held.is_empty() {
             rest.push(format!("queue {held}"));
         }
         rest.push(format!("MTU {}", link.mtu));
-        return vec![head, rest.join(" · ")];
+        let lines = [head, effects.join(" · "), rest.join(" · ")];
+        return lines.into_iter().filter(|line| !line.is_empty()).collect();
     }
     let to = |site: usize| topology.sites.get(site).map_or("?", |site| site.name.as_str());
     vec![
@@ -273,9 +314,23 @@ fn label(link: &Link, topology: &Topology, x: f64, y: f64) -> Html {
 fn site_box(topology: &Topology, site: usize, x: f64, y: f64) -> Html {
     let mut out = Html::new();
     let about = &topology.sites[site];
-    let hosts: Vec<_> = topology.hosts.iter().filter(|host| host.site == site).collect();
     let (left, top) = (x - BOX.0 / 2.0, y - BOX.1 / 2.0);
-    put!(&mut out, "<rect class=site rx=4 x=", left, " y=", top, " width=", BOX.0, " height=", BOX.1, " />");
+    // Corners tell a stage without hosts from a site, also on paper.
+    let round = if about.stage == Stage::Site { 4.0 } else { 22.0 };
+    put!(
+        &mut out,
+        "<rect class=site rx=",
+        round,
+        " x=",
+        left,
+        " y=",
+        top,
+        " width=",
+        BOX.0,
+        " height=",
+        BOX.1,
+        " />"
+    );
     put!(
         &mut out,
         "<text class=strong x=",
@@ -286,7 +341,32 @@ fn site_box(topology: &Topology, site: usize, x: f64, y: f64) -> Html {
         T(shortened(&about.name, 24)),
         "</text>"
     );
-    let profile = match about.tcp_profile {
+    let lines = match about.stage {
+        Stage::Site => site_lines(topology, site),
+        Stage::Switch => vec!["switch".to_owned()],
+        Stage::Router { replies: true } => vec!["router".to_owned()],
+        Stage::Router { replies: false } => vec!["router, answers nothing".to_owned()],
+    };
+    let shared = about.buffer.map(|buffer| format!("{} shared by its ports", binary(buffer.0)));
+    for (index, line) in lines.iter().chain(&shared).enumerate() {
+        put!(
+            &mut out,
+            "<text class=soft x=",
+            left + 12.0,
+            " y=",
+            top + 42.0 + 17.0 * index as f64,
+            ">",
+            T(shortened(line, 32)),
+            "</text>"
+        );
+    }
+    out
+}
+
+/// Hosts of a site, their TCP and their access.
+fn site_lines(topology: &Topology, site: usize) -> Vec<String> {
+    let hosts: Vec<_> = topology.hosts.iter().filter(|host| host.site == site).collect();
+    let profile = match topology.sites[site].tcp_profile {
         TcpProfile::Stock => "stock TCP",
         TcpProfile::Modern => "modern TCP",
         TcpProfile::Legacy => "legacy TCP",
@@ -311,19 +391,7 @@ fn site_box(topology: &Topology, site: usize, x: f64, y: f64) -> Html {
             "access differs by host".to_owned()
         });
     }
-    for (index, line) in lines.iter().enumerate() {
-        put!(
-            &mut out,
-            "<text class=soft x=",
-            left + 12.0,
-            " y=",
-            top + 42.0 + 17.0 * index as f64,
-            ">",
-            T(shortened(line, 32)),
-            "</text>"
-        );
-    }
-    out
+    lines
 }
 
 fn table(configuration: &ConfigurationRecord) -> Html {
@@ -335,7 +403,7 @@ fn table(configuration: &ConfigurationRecord) -> Html {
     put!(&mut out, "<div class=wide><table class=tight><thead><tr><th>link<th>from<th>to");
     put!(
         &mut out,
-        "<th class=n>rate<th class=n>delay, one way<th class=n>loss<th class=n>queue<th class=n>MTU</thead><tbody>"
+        "<th class=n>rate<th class=n>delay, one way<th class=n>loses and delays<th class=n>queue<th class=n>MTU</thead><tbody>"
     );
     let site = |index: usize| topology.sites.get(index).map_or("?", |site| site.name.as_str());
     for link in topology.links.iter().take(ROWS_MAX) {
@@ -356,10 +424,12 @@ fn table(configuration: &ConfigurationRecord) -> Html {
                 "<td class=n>",
                 T(seconds(direction.delay_ns as f64))
             );
+            let effects = effects(direction);
+            let effects = if effects.is_empty() { "none".to_owned() } else { effects.join(", ") };
             put!(
                 &mut out,
                 "<td class=n>",
-                T(loss(direction.loss)),
+                T(effects),
                 "<td class=n>",
                 T(queue(&direction.queue)),
                 "<td class=n>",
