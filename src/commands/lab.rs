@@ -140,6 +140,9 @@ fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topolog
     };
     let file = path.display();
     let Some(first) = plan.configurations.first() else { bail!("{file}: there is no lab to build") };
+    if first.hosts.is_some() {
+        bail!("{file} names real hosts; a lab is built of [lab]");
+    }
     if plan.configurations.iter().any(|other| other.topology != first.topology) {
         eprintln!("weir: note: {file} varies its lab; this is the one of {:?}. --set changes it", first.id);
     }

@@ -381,7 +381,7 @@ fn order(plan: &Plan) -> Vec<(usize, u32)> {
 /// those come from the plan that began the run.
 fn planned_warnings(plan: &Plan, not_judged: &[String]) -> Vec<String> {
     let left_out = not_judged.iter().map(|text| format!("not judged in the short form: {text}"));
-    plan.warnings.iter().cloned().chain(left_out).collect()
+    plan.warnings.iter().cloned().chain(hosts::warning(plan)).chain(left_out).collect()
 }
 
 /// Said of a trial that is kept and not averaged in.

@@ -8,7 +8,7 @@ use weir_agent::Fleet;
 use weir_agent::launcher::{LocalLauncher, SshLauncher};
 use weir_agent::message::HostReport;
 use weir_core::hosts::PortRange;
-use weir_core::scenario::RealHost;
+use weir_core::scenario::{Plan, RealHost};
 use weir_seams::launcher::{LaunchError, Launched, Launcher};
 
 /// Starts each host's agent through the launcher that the scenario names for it.
@@ -40,6 +40,16 @@ impl Launcher for HostsLauncher {
     fn shares_clock(&self, host: &str) -> bool {
         self.of(host).shares_clock(host)
     }
+}
+
+/// What a run on real hosts cannot see, if this is one.
+pub fn warning(plan: &Plan) -> Option<String> {
+    let real = plan.configurations.iter().any(|configuration| configuration.hosts.is_some());
+    real.then(|| {
+        "real hosts: no counters of the links and queues between them; limiting factors are named from what TCP and the hosts \
+         say"
+            .to_owned()
+    })
 }
 
 /// Where workloads of each host may listen, for those that say so.

@@ -377,7 +377,10 @@ fn record_step(
         ..measured.facts(derived.transport, input.configuration.hosts.is_none())
     };
     let factor = limiting_factor(&facts);
-    output.timeline.extend(derived.warnings.into_iter().map(|text| TimelineEvent {
+    let not_granted =
+        result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));
+    let not_granted: BTreeSet<String> = not_granted.collect();
+    output.timeline.extend(derived.warnings.into_iter().chain(not_granted).map(|text| TimelineEvent {
         at_ns: start.as_ns(),
         utc: utc_of(start),
         event: "warning".to_owned(),
@@ -422,6 +425,20 @@ fn record_step(
         rows,
         granted,
     });
+}
+
+/// What a host's flows use instead of the congestion control that they were to use, in words.
+fn other_congestion<'a>(
+    host: &'a str,
+    granted: &'a serde_json::Map<String, serde_json::Value>,
+) -> impl Iterator<Item = String> + 'a {
+    granted.values().filter_map(move |of_flow| {
+        let (asked, has) = (of_flow.get("asked_congestion")?.as_str()?, of_flow.get("congestion")?.as_str()?);
+        Some(format!(
+            "host {host}: congestion control {asked} is for the privileged there and {has} was used; add it to \
+             net.ipv4.tcp_allowed_congestion_control, or ask for {has} (tcp.congestion)"
+        ))
+    })
 }
 
 /// The part of a series that belongs to a step; `None` when nothing happened in it.

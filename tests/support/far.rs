@@ -147,9 +147,13 @@ impl Far {
 
     /// What a command on a host of the lab prints.
     pub fn exec(&self, host: &str, command: &[&str]) -> String {
+        self.exec_for(host, command, Duration::from_secs(20))
+    }
+
+    pub fn exec_for(&self, host: &str, command: &[&str], limit: Duration) -> String {
         let mut all = vec!["lab", "exec", self.lab, host, "--root", "--"];
         all.extend(command);
-        let done = finish_within(start(weir().args(&all)), Duration::from_secs(20));
+        let done = finish_within(start(weir().args(&all)), limit);
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
