@@ -193,6 +193,10 @@ impl Fabric {
             self.refuse(stage, next, replies, packet, Refusal::TimeExceeded, at_ns);
             return;
         }
+        if self.links[next].fits(&packet) {
+            self.enter(next, packet, at_ns);
+            return;
+        }
         let (kept, too_large) = self.links[next].by_size(packet);
         if let Some(too_large) = too_large {
             let mtu = self.links[next].mtu();

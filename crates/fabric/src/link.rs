@@ -32,8 +32,11 @@ pub(crate) struct Out {
 #[derive(Debug)]
 pub(crate) struct Link {
     index: usize,
-    /// As the topology has it; what a change replaces and its end restores.
-    own: DirectedLink,
+    /// As the topology has it; what a change replaces and its end restores. What every packet needs is beside it, in reach.
+    own: Box<DirectedLink>,
+    delay_ns: u64,
+    framing_bytes: u32,
+    mtu: u32,
     run_seed: u64,
     queue: Queue,
     /// The buffer that the queue shares with others of its stage, an index into `Out::buffers`.
@@ -49,7 +52,7 @@ pub(crate) struct Link {
     /// Of the packet sent last, of those in order; none may overtake it.
     last_arrival_ns: u64,
     delay_add_ns: u64,
-    hazards: Hazards,
+    hazards: Box<Hazards>,
     /// Nothing happens on the wire but the delay: the hazards need not be asked.
     harmless: bool,
     outage: bool,
@@ -61,7 +64,7 @@ pub(crate) struct Link {
 impl Link {
     /// `buffer`: the number of the one its stage's queues share, and its size in bytes.
     pub(crate) fn new(index: usize, own: DirectedLink, run_seed: u64, buffer: Option<(usize, u64)>) -> Self {
-        let hazards = Hazards::new(&own, run_seed);
+        let hazards = Box::new(Hazards::new(&own, run_seed));
         let mut link = Link {
             index,
             run_seed,
@@ -82,7 +85,10 @@ impl Link {
             splits: false,
             captured: false,
             counters: LinkCounters::default(),
-            own,
+            delay_ns: own.delay_ns,
+            framing_bytes: own.framing_bytes,
+            mtu: own.mtu,
+            own: Box::new(own),
         };
         link.splits = link.splits_of_its_own();
         link
@@ -99,7 +105,7 @@ impl Link {
 
     /// Largest IP packet in bytes, no larger than any can be.
     pub(crate) fn mtu(&self) -> u16 {
-        u16::try_from(self.own.mtu).unwrap_or(u16::MAX)
+        u16::try_from(self.mtu).unwrap_or(u16::MAX)
     }
 
     /// Key of the link's next event.
@@ -112,7 +118,7 @@ impl Link {
     #[inline]
     pub(crate) fn arrival_ns_min(&self) -> u64 {
         let in_order_ns = match self.flight.in_order_ns() {
-            NEVER => self.departure_ns.saturating_add(self.own.delay_ns),
+            NEVER => self.departure_ns.saturating_add(self.delay_ns),
             first => first,
         };
         in_order_ns.min(self.flight.late_ns())
@@ -126,11 +132,21 @@ impl Link {
             self.drop(packet, DropReason::Outage, now_ns, out);
             return;
         }
+        if self.fits(&packet) {
+            self.enter_queue(now_ns, packet, out);
+            return;
+        }
         let (kept, too_large) = self.by_size(packet);
         if let Some(too_large) = too_large {
             self.drop(too_large, DropReason::Mtu, now_ns, out);
         }
-        let Some(packet) = kept else { return };
+        if let Some(packet) = kept {
+            self.enter_queue(now_ns, packet, out);
+        }
+    }
+
+    #[inline]
+    fn enter_queue(&mut self, now_ns: u64, packet: Packet, out: &mut Out) {
         if self.queue.asks_each() {
             self.enter_each(now_ns, packet, out);
         } else {
@@ -164,10 +180,17 @@ impl Link {
         }
     }
 
-    /// Divides a run into what the MTU lets pass and what is too large.
+    /// Whether the MTU lets all of a run pass.
     #[inline]
+    pub(crate) fn fits(&self, packet: &Packet) -> bool {
+        let too_large = |bytes: u16| u32::from(bytes) > self.mtu;
+        !too_large(packet.last_ip_bytes()) && (packet.count == 1 || !too_large(packet.segment_ip_bytes()))
+    }
+
+    /// Divides a run into what the MTU lets pass and what is too large.
+    #[cold]
     pub(crate) fn by_size(&self, packet: Packet) -> (Option<Packet>, Option<Packet>) {
-        let too_large = |bytes: u16| u32::from(bytes) > self.own.mtu;
+        let too_large = |bytes: u16| u32::from(bytes) > self.mtu;
         let (body, last) =
             (packet.count > 1 && too_large(packet.segment_ip_bytes()), too_large(packet.last_ip_bytes()));
         if !body && !last {
@@ -195,7 +218,7 @@ impl Link {
                 self.see(unit, None, now_ns, out);
             }
             if self.wire.has_rate() {
-                self.departure_ns = self.wire.serve_idle(now_ns, unit.wire_bytes(self.own.framing_bytes));
+                self.departure_ns = self.wire.serve_idle(now_ns, unit.wire_bytes(self.framing_bytes));
                 self.service_start_ns = now_ns;
                 self.in_service = Some(unit);
                 break;
@@ -216,7 +239,7 @@ impl Link {
                 self.see(unit, None, now_ns, out);
             }
             if self.wire.has_rate() {
-                self.departure_ns = self.wire.serve_next(unit.wire_bytes(self.own.framing_bytes));
+                self.departure_ns = self.wire.serve_next(unit.wire_bytes(self.framing_bytes));
                 self.service_start_ns = now_ns;
                 self.in_service = Some(unit);
                 break;
@@ -249,14 +272,14 @@ impl Link {
             return;
         }
         self.count_sent(&packet);
-        let arrival_ns = now_ns.saturating_add(self.own.delay_ns).saturating_add(self.delay_add_ns);
+        let arrival_ns = now_ns.saturating_add(self.delay_ns).saturating_add(self.delay_add_ns);
         self.last_arrival_ns = arrival_ns.max(self.last_arrival_ns);
         self.flight.send(self.last_arrival_ns, packet);
     }
 
     fn leave_into_hazards(&mut self, packet: Packet, now_ns: u64, out: &mut Out) {
         self.count_sent(&packet);
-        let delay_ns = self.own.delay_ns.saturating_add(self.delay_add_ns);
+        let delay_ns = self.delay_ns.saturating_add(self.delay_add_ns);
         let mut left = Some(packet);
         while let Some(packet) = left {
             // A link that needs single segments splits, but a run may have been in service when that need came up.
@@ -278,7 +301,7 @@ impl Link {
     fn count_sent(&mut self, packet: &Packet) {
         self.counters.packets_sent += u64::from(packet.count);
         self.counters.bytes_sent += packet.ip_bytes();
-        self.counters.wire_bytes_sent += packet.wire_bytes(self.own.framing_bytes);
+        self.counters.wire_bytes_sent += packet.wire_bytes(self.framing_bytes);
     }
 
     /// The run that has reached the link's far end.

@@ -144,6 +144,15 @@ impl Queue {
     /// The next run, or only its first segment, to send or to drop; `None`: nothing waits.
     #[inline]
     pub(crate) fn take(&mut self, single: bool, now_ns: u64) -> Option<Taken> {
+        if let Early::Nothing = self.early {
+            return self.first(single).map(|(packet, _)| Taken::Send(packet));
+        }
+        self.take_and_tell(single, now_ns)
+    }
+
+    /// The discipline learns of what is taken, and may drop it.
+    #[inline(never)]
+    fn take_and_tell(&mut self, single: bool, now_ns: u64) -> Option<Taken> {
         let first = self.first(single);
         match &mut self.early {
             Early::Nothing => {}
