@@ -65,6 +65,7 @@ fn kind_name(kind: Kind) -> Value {
         Kind::Frequency => "frequency".into(),
         Kind::Flag => "flag".into(),
         Kind::Hosts => "hosts".into(),
+        Kind::Map(param) => json!({ "*": kind_name(param.kind) }),
         Kind::Table(params) => params.iter().map(param_json).collect::<Vec<_>>().into(),
     }
 }

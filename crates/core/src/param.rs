@@ -31,6 +31,8 @@ pub enum Kind {
     Hosts,
     /// A nested table with its own keys.
     Table(&'static [Param]),
+    /// A table whose keys are names of the scenario, each with a value of this parameter's kind.
+    Map(&'static Param),
 }
 
 /// One parameter's declaration.
@@ -136,6 +138,7 @@ impl Value {
             (Kind::Flag, Raw::Flag(flag)) => Ok(Value::Flag(*flag)),
             (Kind::Flag, _) => wrong("true or false"),
             (Kind::Table(_), _) => wrong("a table like { key = value }"),
+            (Kind::Map(_), _) => wrong("a table like { name = value }"),
         }
     }
 

@@ -39,7 +39,7 @@ pub struct Rule {
 }
 
 /// Which packets: every condition given must hold; none given means all.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Match {
     /// Sending hosts by index in the topology, sorted; empty: any.
@@ -49,6 +49,15 @@ pub struct Match {
     /// Port of either end, for TCP and UDP.
     pub port: Option<u16>,
     pub protocol: Option<Protocol>,
+    /// Of the packets that meet the conditions this share, evenly spread (0.5 takes every second); 1 takes all.
+    pub share: f64,
+}
+
+impl Default for Match {
+    /// Every packet.
+    fn default() -> Self {
+        Match { from: Vec::new(), to: Vec::new(), port: None, protocol: None, share: 1.0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +79,7 @@ pub enum Effect {
     Corrupt(f64),
     /// Added to the delay, in nanoseconds; packets of one flow stay in order among themselves.
     Delay(u64),
-    /// The share of the matching packets, evenly spread (0.5 takes every second), takes longer and may be overtaken.
+    /// The share of the matching packets, evenly spread (0.5 takes every second), takes longer and may be overtaken. Of a match
+    /// that itself takes a share, a share of that.
     DelaySome { share: f64, by_ns: u64 },
 }

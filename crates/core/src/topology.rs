@@ -36,7 +36,8 @@ pub struct Site {
     /// Bytes that the output queues of all its ports share; `None`: each queue has its own room.
     #[serde(default)]
     pub buffer: Option<Bytes>,
-    /// Fixed routes: packets for hosts of the first stage leave by the link, both by index. Others take the fewest links.
+    /// Fixed routes: packets for hosts of the first stage leave by the link, both by index. Others take the first link of the
+    /// shortest path, whatever is fixed elsewhere. The decoder refuses loops.
     #[serde(default)]
     pub routes: Vec<(usize, usize)>,
 }
@@ -97,6 +98,11 @@ pub struct Access {
     pub rate: Option<BitsPerSecond>,
     /// One way, in nanoseconds.
     pub delay_ns: u64,
+    /// Probability that a packet is lost on the wire.
+    #[serde(default)]
+    pub loss: f64,
+    #[serde(default)]
+    pub impairments: Impairments,
     /// Largest IP packet in bytes.
     pub mtu: u32,
     /// Towards the switch: `None` holds packets back like a real interface and drops none. From the switch to the host:
@@ -249,8 +255,8 @@ impl Topology {
                 to,
                 rate: access.rate,
                 delay_ns: access.delay_ns,
-                loss: 0.0,
-                impairments: Impairments::default(),
+                loss: access.loss,
+                impairments: access.impairments,
                 queue,
                 framing_bytes: access.framing_bytes,
                 mtu: access.mtu,
@@ -328,8 +334,7 @@ impl Topology {
                 *second = delay;
             }
         }
-        let delays: Vec<Vec<Option<u64>>> =
-            (0..self.sites.len()).map(|from| self.sums_from(from, &|index| self.delay_ns(index))).collect();
+        let delays = self.sums(&|index| self.delay_ns(index));
         let mut longest = 0u64;
         for (from, [first, second]) in farthest.iter().enumerate() {
             let Some(first) = first else { continue };
@@ -377,8 +382,25 @@ impl Topology {
         Some(path)
     }
 
-    /// Directed links from one site's switch to another's.
+    /// Directed links from one site's switch to another's, as the stages send packets on: hop by hop.
     pub fn site_path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        if self.sites.iter().all(|site| site.routes.is_empty()) {
+            return self.shortest_path(from, to);
+        }
+        let mut path = Vec::new();
+        let mut here = from;
+        while here != to {
+            let directed = self.next_links(here)[to]?;
+            path.push(directed);
+            here = self.stages_of(directed).1;
+            if path.len() > self.sites.len() {
+                return None; // a loop, which no decoded topology has
+            }
+        }
+        Some(path)
+    }
+
+    fn shortest_path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let arrived_by = self.routes_from(from);
         if from != to {
             arrived_by[to]?;
@@ -393,8 +415,51 @@ impl Topology {
         Some(path)
     }
 
-    /// How each site is reached from one: the site before it and the directed link between. `None` for the site itself and for
-    /// those without a path. Fewest links first, and the order in the file where two paths tie.
+    /// The stages a directed link between stages runs from and to.
+    fn stages_of(&self, directed: usize) -> (usize, usize) {
+        let [first, second] = self.links[(directed - 2 * self.hosts.len()) / 2].between;
+        if directed.is_multiple_of(2) { (first, second) } else { (second, first) }
+    }
+
+    /// By which directed link a stage sends packets for the hosts of each stage: its fixed route, else the first link of the
+    /// shortest path (fewest links, the order in the file where two tie). `None` for itself and what it cannot reach.
+    pub fn next_links(&self, stage: usize) -> Vec<Option<usize>> {
+        let arrived_by = self.routes_from(stage);
+        let mut next: Vec<Option<usize>> = vec![None; self.sites.len()];
+        for there in 0..self.sites.len() {
+            // Back to a stage whose first link is known.
+            let mut way = Vec::new();
+            let mut here = there;
+            let first = loop {
+                if let Some(known) = next[here] {
+                    break Some(known);
+                }
+                match arrived_by[here] {
+                    None => break None,
+                    Some((before, directed)) => {
+                        way.push(here);
+                        if before == stage {
+                            break Some(directed);
+                        }
+                        here = before;
+                    }
+                }
+            };
+            for on_the_way in way {
+                next[on_the_way] = first;
+            }
+        }
+        for (there, link) in &self.sites[stage].routes {
+            let forward = 2 * (self.hosts.len() + link);
+            let directed = if self.links[*link].between[0] == stage { forward } else { forward + 1 };
+            next[*there] = Some(directed);
+        }
+        next
+    }
+
+    /// How each site is reached from one by the shortest path, whatever routes are fixed: the site before it and the directed
+    /// link between. `None` for the site itself and for those without a path. Fewest links first, and the order in the file
+    /// where two paths tie.
     pub fn routes_from(&self, from: usize) -> Vec<Option<(usize, usize)>> {
         let mut leaving: Vec<Vec<(usize, usize)>> = vec![Vec::new(); self.sites.len()];
         for (index, link) in self.links.iter().enumerate() {
@@ -415,32 +480,70 @@ impl Topology {
         arrived_by
     }
 
-    /// Something added up along the way from one site to each other, by what each directed link adds; `None` without a path.
-    fn sums_from(&self, from: usize, adds: &dyn Fn(usize) -> u64) -> Vec<Option<u64>> {
-        let arrived_by = self.routes_from(from);
+    /// For each destination, the sums from every stage to it of what each directed link adds: `[to][from]`; `None` without a
+    /// path.
+    fn sums(&self, adds: &dyn Fn(usize) -> u64) -> Vec<Vec<Option<u64>>> {
+        let next: Vec<Vec<Option<usize>>> =
+            (0..self.sites.len()).map(|stage| self.next_links(stage)).collect();
+        (0..self.sites.len()).map(|to| self.sums_to(to, &next, adds)).collect()
+    }
+
+    fn sums_to(
+        &self,
+        to: usize,
+        next: &[Vec<Option<usize>>],
+        adds: &dyn Fn(usize) -> u64,
+    ) -> Vec<Option<u64>> {
         let mut sums: Vec<Option<u64>> = vec![None; self.sites.len()];
-        sums[from] = Some(0);
-        for site in 0..self.sites.len() {
-            // Back to a site whose sum is known, then forward again.
+        let mut known = vec![false; self.sites.len()];
+        (sums[to], known[to]) = (Some(0), true);
+        for from in 0..self.sites.len() {
+            // On to a stage whose sum is known, then back again.
             let mut way = Vec::new();
-            let mut here = site;
-            while sums[here].is_none() {
-                let Some((before, directed)) = arrived_by[here] else { break };
+            let mut here = from;
+            while !known[here] {
+                known[here] = true; // without a path, and in a loop (which no decoded topology has), it stays without a sum
+                let Some(directed) = next[here][to] else { break };
                 way.push((here, directed));
-                here = before;
+                here = self.stages_of(directed).1;
             }
             let mut sum = sums[here];
-            for (there, directed) in way.into_iter().rev() {
+            for (stage, directed) in way.into_iter().rev() {
                 sum = sum.map(|sum| sum.saturating_add(adds(directed)));
-                sums[there] = sum;
+                sums[stage] = sum;
             }
         }
         sums
     }
 
-    /// Directed links between sites on the way from one site to each other; `None` without a path.
-    pub fn link_counts_from(&self, from: usize) -> Vec<Option<u64>> {
-        self.sums_from(from, &|_| 1)
+    /// Directed links between stages on the way from each stage to each other: `[to][from]`; `None` without a path.
+    pub fn link_counts(&self) -> Vec<Vec<Option<u64>>> {
+        self.sums(&|_| 1)
+    }
+
+    /// The stages that packets for the hosts of `to` would pass again and again, if fixed routes send them round: the first
+    /// such circle.
+    pub fn loop_towards(&self, to: usize, next: &[Vec<Option<usize>>]) -> Option<Vec<usize>> {
+        let mut safe = vec![false; self.sites.len()];
+        safe[to] = true;
+        for from in 0..self.sites.len() {
+            let mut way: Vec<usize> = Vec::new();
+            let mut here = from;
+            while !safe[here] {
+                if let Some(start) = way.iter().position(|stage| *stage == here) {
+                    return Some(way.split_off(start));
+                }
+                way.push(here);
+                match next[here][to] {
+                    Some(directed) => here = self.stages_of(directed).1,
+                    None => break,
+                }
+            }
+            for stage in way {
+                safe[stage] = true;
+            }
+        }
+        None
     }
 
     pub fn host_index(&self, name: &str) -> Option<usize> {
@@ -490,6 +593,8 @@ pub mod sample {
         let access = Access {
             rate: Some(BitsPerSecond(10_000_000_000)),
             delay_ns: 20_000,
+            loss: 0.0,
+            impairments: Impairments::default(),
             mtu,
             queue: None,
             framing_bytes: ETHERNET_FRAMING_BYTES,
@@ -578,7 +683,41 @@ mod tests {
         let all = (0..topology.hosts.len()).flat_map(|a| (0..topology.hosts.len()).map(move |b| (a, b)));
         let longest = all.filter_map(|(a, b)| topology.rtt(a, b)).max().unwrap();
         assert_eq!(topology.longest_rtt(), longest);
-        assert_eq!(topology.link_counts_from(0), [Some(0), Some(1), Some(2), Some(3), None]);
+        let counts: Vec<Option<u64>> = topology.link_counts().iter().map(|from| from[0]).collect();
+        assert_eq!(counts, [Some(0), Some(1), Some(2), Some(3), None]);
+    }
+
+    // Spec: scenario.md#route-1
+    #[test]
+    fn a_fixed_route_takes_one_way_there_and_leaves_the_way_back_alone() {
+        let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
+        let mut second = topology.links[0].clone();
+        (second.name, second.forward.delay_ns) = ("detour".to_owned(), 50_000_000);
+        topology.links.push(second);
+        topology.sites[0].routes.push((1, 1));
+        assert_eq!(topology.site_path(0, 1).unwrap(), [6], "forward of the second link");
+        assert_eq!(topology.site_path(1, 0).unwrap(), [5], "backward of the first");
+        assert_eq!(topology.rtt(0, 1).unwrap(), Duration::from_micros(58_080));
+        assert_eq!(topology.longest_rtt(), Duration::from_micros(58_080));
+        assert_eq!(topology.next_links(0), [None, Some(6)]);
+    }
+
+    // Spec: scenario.md#route-2
+    #[test]
+    fn routes_that_send_packets_round_are_found() {
+        let mut topology = sample::two_sites(1_000_000_000, Duration::from_millis(16), 1500);
+        topology.sites.push(Site::new("far", TcpProfile::Stock));
+        let mut second = topology.links[0].clone();
+        second.between = [1, 2];
+        topology.links.push(second);
+        let circle = |topology: &Topology| {
+            let next: Vec<_> = (0..3).map(|stage| topology.next_links(stage)).collect();
+            topology.loop_towards(2, &next)
+        };
+        assert_eq!(circle(&topology), None);
+        topology.sites[1].routes.push((2, 0));
+        assert_eq!(circle(&topology), Some(vec![0, 1]));
+        assert_eq!(topology.site_path(0, 2), None, "and nothing hangs");
     }
 
     #[test]

@@ -51,8 +51,8 @@ fn a_lab_has_an_end() {
     let site = |name: &str, hosts: usize| format!("[[lab.site]]\nname = \"{name}\"\nhosts = {hosts}\n");
     assert!(plan(&site("a", 4094)).configurations[0].topology.hosts.len() == 4094);
     assert_eq!(first(&format!("{}{}", site("a", 4094), site("b", 1))), "a lab has at most 4094 hosts");
-    let sites: String = (0..300).map(|number| site(&format!("s{number}"), 1)).collect();
-    assert!(first(&sites).contains("at most 256 sites"));
+    let sites: String = (0..1_100).map(|number| site(&format!("s{number}"), 1)).collect();
+    assert!(first(&sites).contains("at most 1024 sites"));
 }
 
 #[test]

@@ -101,18 +101,6 @@ fn two_of_a_name_are_refused() {
 
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    let in_link = |line: &str| whole().replace("rtt = \"9ns\"", line);
-    for key in ["jitter", "burst_loss", "corrupt", "reorder"] {
-        refused(&in_link(&format!("{key} = 1")), &format!("`{key}` in [[lab.link]] \"wan\": not yet"), "");
-    }
-    refused(&whole().replace("[lab]", "[hosts]\n[lab]"), "`hosts` in a scenario: not yet", "");
-    refused(&whole().replace("[lab]", "[lab]\nauxiliary = true"), "`auxiliary` in [lab]: not yet", "");
-    refused(&format!("{}[[lab.router]]\nname = \"r\"", whole()), "`router` in [lab]: not yet", "");
-    refused(
-        &whole().replace("hosts = 3", "tcp_profile = \"legacy\""),
-        "`tcp_profile` \"legacy\": not yet",
-        "",
-    );
     refused(&whole().replace("\"stream\"", "\"burst\""), "workload \"burst\": not yet", "latency");
     refused(&whole().replace("duration", "ip = 6\nduration"), "`ip` 6: not yet", "");
     let fault = |body: &str| format!("{}[[fault]]\nname = \"f\"\n{body}\n", whole());
@@ -250,7 +238,7 @@ fn a_set_reaches_everything_by_name_and_says_what_it_does_not() {
     refused_set("durtion=5s", "no such path", "`duration`");
     refused_set("lab.link.rtt=5s", "no such path", "link.NAME.rtt");
     refused_set("step.x.name=y", "no such path", "");
-    refused_set("link.wan.jitter=5ms", "not yet", "");
+    refused_set("step.x.tcp.pacing=5Mbit/s", "not yet", "");
     refused_set("sweep.streams=[1]", "no dimension", "sweeps nothing");
     refused_set("link.wan.rtt", "PATH=VALUE", "");
     refused_set("link.wan.rtt=", "no value", "");

@@ -93,8 +93,11 @@ fn collect(
 fn shape(path: &str, param: &Param) -> String {
     let words = match path {
         "scenario.scale" => "a table of factors like { rate = 10 }",
-        "lab.site" | "lab.host" | "lab.link" => "tables with a double header",
+        "lab.auxiliary" => "true, or a table like { rate = \"100Mbit/s\" }",
+        _ if param.name == "jitter" => "a time like \"1ms\", or { by = \"1ms\", reorder = true }",
+        "lab.site" | "lab.host" | "lab.link" | "lab.switch" | "lab.router" => "tables with a double header",
         "lab.link.between" => "two sites' names in a list",
+        "lab.site.routes" | "lab.switch.routes" | "lab.router.routes" => "a table of SITE = \"LINK\"",
         "sweep.values" | "short.cases" => "a list",
         "case.set" | "short.set" => "a table of PATH = value",
         "case.published" => "a table of \"metric.statistic\" = value",
@@ -200,7 +203,8 @@ fn overview(workloads: &[WorkloadSchema]) -> String {
         }
     }
     let paths = "\nPaths for --set, [sweep] and set: step.NAME.key, fault.NAME.key, \
-                 link.NAME[.forward|.backward].key, site.NAME.key, host.NAME.key; --set and [short] also \
+                 link.NAME[.forward|.backward].key, site.NAME.key, host.NAME.key, switch.NAME.key, router.NAME.key, \
+                 lab.auxiliary.key; --set and [short] also \
                  scenario.key and sweep.DIMENSION. NAME may be a glob.";
     for line in wrapped(paths, 78) {
         let _ = writeln!(out, "{line}");
@@ -255,7 +259,13 @@ mod tests {
     #[test]
     fn a_bare_key_lists_every_place_that_has_it() {
         let text = of("delay");
-        for place in ["lab.site.access.delay", "lab.link.delay", "lab.link.forward.delay", "fault.do.delay"] {
+        for place in [
+            "lab.auxiliary.delay",
+            "lab.site.access.delay",
+            "lab.link.delay",
+            "lab.link.forward.delay",
+            "fault.do.delay",
+        ] {
             assert!(text.contains(&format!("{place}\n")), "{place} is not in\n{text}");
         }
         assert!(!text.contains("lab.link.rtt\n"));
@@ -268,7 +278,7 @@ mod tests {
             "no key is called `raet`; did you mean `rate`?"
         );
         assert!(explain(Some("step.durtion"), &schemas()).unwrap_err().contains("`step.duration`"));
-        assert!(explain(Some("jitter"), &schemas()).unwrap_err().contains("not have yet"));
+        assert!(explain(Some("pacing"), &schemas()).unwrap_err().contains("not have yet"));
     }
 
     #[test]

@@ -1,21 +1,20 @@
 //! `[lab]` to a topology: hosts numbered, defaults filled in.
 
-use super::errors::Problems;
+use super::link::read_links;
 use super::nearest::suggestion;
-use super::path::{HOSTS_MAX, link_name};
-use super::reader::{Context, Hop, Reader, data_of};
+use super::path::HOSTS_MAX;
+use super::reader::{Context, Hop, Reader};
 use super::schema;
-use super::tree::{Data, Node, Table};
-use crate::param::Value;
-use crate::topology::{Access, Direction, Host, Impairments, Link, Queue, Site, TcpProfile, Topology};
+use super::tree::{Data, Node, Table, shortened};
+use super::wire::{Notes, laid_over, read_impairments, read_queue};
+use crate::topology::{Access, Auxiliary, Host, Site, Stage, TcpProfile, Topology};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Enough for any network people draw; routes are computed between all sites.
-const SITES_MAX: usize = 256;
-const LINKS_MAX: usize = 512;
+/// Enough for any network people draw; routes are computed between all of them.
+const STAGES_MAX: usize = 1_024;
 
-fn lab_path(key: &str, index: usize) -> Vec<Hop> {
+pub(super) fn lab_path(key: &str, index: usize) -> Vec<Hop> {
     vec![Hop::Key("lab".to_owned()), Hop::Key(key.to_owned()), Hop::Index(index)]
 }
 
@@ -48,13 +47,13 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
     if sites.is_empty() {
         problems.add(node.at, "[lab] has no [[lab.site]]");
     }
-    if sites.len() > SITES_MAX {
-        problems.add(
-            reader.place_of("site"),
-            format!("a lab has at most {SITES_MAX} sites, not {}", sites.len()),
-        );
+    let stages: usize = STAGE_KEYS.iter().map(|(key, ..)| lab.tables(key).len()).sum();
+    if stages > STAGES_MAX {
+        let message = format!("a lab has at most {STAGES_MAX} sites, switches and routers, not {stages}");
+        problems.add(reader.place_of("site"), message);
         return None;
     }
+    topology.auxiliary = read_auxiliary(&reader);
     for (index, (table, at)) in sites.iter().enumerate() {
         let what = titled("[[lab.site]]", table.text("name"));
         let site =
@@ -63,6 +62,7 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
         let hosts = site.count("hosts").unwrap_or(0);
         let tcp_profile = match site.text("tcp_profile").as_deref() {
             Some("stock") => TcpProfile::Stock,
+            Some("legacy") => TcpProfile::Legacy,
             _ => TcpProfile::Modern,
         };
         let access = read_access(context, &site, table.get("access"), lab_path("site", index));
@@ -75,7 +75,8 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
             problems.add(site.place_of("hosts"), format!("a lab has at most {HOSTS_MAX} hosts"));
             return None;
         }
-        topology.sites.push(Site::new(&name, tcp_profile));
+        let buffer = site.size("buffer");
+        topology.sites.push(Site { buffer, ..Site::new(&name, tcp_profile) });
         for number in 0..hosts {
             let host = format!("{name}-{number}");
             let mut own = access.clone();
@@ -88,8 +89,132 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
         }
     }
     check_overrides(context, &overrides, &overridden, &topology);
+    read_between_stages(context, lab, &mut topology);
     read_links(context, lab, &mut topology)?;
+    read_routes(context, lab, &mut topology);
     (problems.count() == before).then_some(topology)
+}
+
+/// Sorts of stages: their key, header and declared keys.
+const STAGE_KEYS: [(&str, &str, &[crate::Param]); 3] = [
+    ("site", "[[lab.site]]", schema::SITE),
+    ("switch", "[[lab.switch]]", schema::SWITCH),
+    ("router", "[[lab.router]]", schema::ROUTER),
+];
+
+/// Switches and routers.
+fn read_between_stages(context: &Context<'_>, lab: &Table, topology: &mut Topology) {
+    let problems = context.problems;
+    for (key, header, keys) in &STAGE_KEYS[1..] {
+        for (index, (table, at)) in super::array_of_tables(lab, key, problems).into_iter().enumerate() {
+            let what = titled(header, table.text("name"));
+            let schema_name = if *key == "router" { "lab.router" } else { "lab.switch" };
+            let reader = Reader::new(context, table, at, what, schema_name, keys, &[], lab_path(key, index));
+            let Some(name) = reader.name("name") else { continue };
+            let stage = match *key {
+                "router" => Stage::Router { replies: reader.flag("replies").unwrap_or(true) },
+                _ => Stage::Switch,
+            };
+            let buffer = reader.size("buffer");
+            if topology.sites.iter().any(|other| other.name == name) {
+                let message = format!("two sites, switches or routers are called {name:?}");
+                problems.add(reader.place_of("name"), message);
+                continue;
+            }
+            // The profile is of hosts, and there are none.
+            topology.sites.push(Site { stage, buffer, ..Site::new(&name, TcpProfile::Stock) });
+        }
+    }
+}
+
+fn read_auxiliary(lab: &Reader<'_>) -> Option<Auxiliary> {
+    if let Data::Flag(there) = &lab.node("auxiliary")?.data {
+        return there.then_some(Auxiliary { rate: None, delay_ns: 0 });
+    }
+    let body = lab.table("auxiliary")?;
+    Some(Auxiliary { rate: body.rate("rate"), delay_ns: body.duration_ns("delay")? })
+}
+
+/// Fixed routes of all stages; circles are refused.
+fn read_routes(context: &Context<'_>, lab: &Table, topology: &mut Topology) {
+    let problems = context.problems;
+    let before = problems.count();
+    let mut fixed: Vec<super::errors::Place> = Vec::new();
+    for (key, ..) in STAGE_KEYS {
+        for (table, _) in super::array_of_tables(lab, key, problems) {
+            let Some(node) = table.get("routes") else { continue };
+            let Some(stage) = table.text("name").and_then(|name| stage_called(topology, name)) else {
+                continue;
+            };
+            let Some(routes) = node.as_table() else {
+                let message =
+                    format!("`routes`: expected a table {{ SITE = \"LINK\" }}, found {}", node.what());
+                problems.add(node.at, message);
+                continue;
+            };
+            for entry in &routes.entries {
+                let Some(route) = read_route(context, topology, stage, entry) else { continue };
+                topology.sites[stage].routes.push(route);
+                fixed.push(entry.key_at);
+            }
+        }
+    }
+    let (Some(at), true) = (fixed.first(), problems.count() == before) else { return };
+    let next: Vec<_> = (0..topology.sites.len()).map(|stage| topology.next_links(stage)).collect();
+    for to in 0..topology.sites.len() {
+        let Some(circle) = topology.loop_towards(to, &next) else { continue };
+        let name = |stage: &usize| topology.sites[*stage].name.as_str();
+        let mut names: Vec<&str> = circle.iter().map(name).collect();
+        names.extend(circle.first().map(name));
+        let message = format!(
+            "fixed routes send packets for site {:?} round and round: {}",
+            topology.sites[to].name,
+            names.join(" → ")
+        );
+        let help =
+            "where a stage has no route of its own it takes the shortest path: fix the way on there too";
+        problems.add_help(*at, message, help);
+        return;
+    }
+}
+
+fn stage_called(topology: &Topology, name: &str) -> Option<usize> {
+    topology.sites.iter().position(|site| site.name == name)
+}
+
+/// One entry of `routes`, as stage and link by index.
+fn read_route(
+    context: &Context<'_>,
+    topology: &Topology,
+    stage: usize,
+    entry: &super::tree::Entry,
+) -> Option<(usize, usize)> {
+    let problems = context.problems;
+    let own = topology.sites[stage].name.as_str();
+    let site = |index: &usize| topology.sites[*index].stage == Stage::Site;
+    let Some(to) = stage_called(topology, &entry.key).filter(site) else {
+        let sites = (0..topology.sites.len()).filter(site).map(|index| topology.sites[index].name.as_str());
+        let message = format!("`routes` of {own:?}: no site is called {:?}", shortened(&entry.key));
+        problems.add_helped(entry.key_at, message, suggestion(&entry.key, sites));
+        return None;
+    };
+    if to == stage {
+        problems.add(entry.key_at, format!("`routes` of {own:?}: its own hosts are behind its own switch"));
+        return None;
+    }
+    let at_stage = || topology.links.iter().filter(|link| link.between.contains(&stage));
+    let Some(name) = entry.node.as_text() else {
+        let message = format!("`routes` of {own:?}: expected a link's name, found {}", entry.node.what());
+        problems.add(entry.node.at, message);
+        return None;
+    };
+    if !at_stage().any(|link| link.name == name) {
+        let message = format!("`routes` of {own:?}: no link of it is called {:?}", shortened(name));
+        let names: Vec<&str> = at_stage().map(|link| link.name.as_str()).collect();
+        problems.add_helped(entry.node.at, message, suggestion(name, names));
+        return None;
+    }
+    Some((to, topology.links.iter().position(|link| link.name == name)?))
 }
 
 pub(super) fn titled(header: &str, name: Option<&str>) -> String {
@@ -113,7 +238,6 @@ fn check_overrides(
         let reader =
             Reader::new(&inner, table, *at, what, "lab.host", schema::HOST, &[], lab_path("host", index));
         let Some(name) = reader.name("name") else { continue };
-        reader.value("access");
         if !seen.insert(name.clone()) {
             context.problems.add(reader.place_of("name"), format!("two [[lab.host]] are called {name:?}"));
         } else if !used[index] {
@@ -133,18 +257,7 @@ fn override_access(
     index: usize,
 ) -> Option<Access> {
     let own = entry.get("access")?.as_table()?;
-    let mut merged = site.and_then(Node::as_table).cloned().unwrap_or_default();
-    for entry in &own.entries {
-        let base = merged.get_mut(&entry.key).and_then(Node::as_table_mut);
-        match (base, entry.node.as_table()) {
-            (Some(base), Some(over)) => {
-                for inner in &over.entries {
-                    base.set(&inner.key, inner.key_at, inner.node.clone());
-                }
-            }
-            _ => merged.set(&entry.key, entry.key_at, entry.node.clone()),
-        }
-    }
+    let merged = laid_over(&site.and_then(Node::as_table).cloned().unwrap_or_default(), own);
     // Its defaults are the site's and spelled out there, so they are noted nowhere.
     let inner = Context::new(context.problems);
     let what = titled("[[lab.host]]", entry.text("name"));
@@ -167,204 +280,30 @@ fn read_access<'a>(
     let reader = match node {
         Some(_) => site.table("access")?,
         None => {
-            let mut path = path;
-            path.push(Hop::Key("access".to_owned()));
+            let path = below(path.clone(), &["access"]);
             Reader::new(context, &EMPTY, site.at, site.what.clone(), "access", schema::ACCESS, &[], path)
         }
     };
-    let queue = if reader.has("queue") { Some(read_queue(&reader, None)?) } else { None };
+    let queue = match reader.has("queue") {
+        true => {
+            let notes = Notes { context, path: below(path, &["access", "queue"]) };
+            Some(read_queue(&reader.table("queue")?, None, &notes)?)
+        }
+        false => None,
+    };
+    let (loss, impairments) = (reader.ratio("loss"), read_impairments(&reader));
     Some(Access {
         rate: reader.rate("rate"),
         delay_ns: reader.duration_ns("delay")?,
+        loss: loss?,
+        impairments: impairments?,
         mtu: u32::try_from(reader.count("mtu")?).ok()?,
         queue,
         framing_bytes: u32::try_from(reader.size("framing")?.0).ok()?,
     })
 }
 
-/// Reads `queue`. Where neither limit is written the default applies: `None` for an access link, which is sized later.
-fn read_queue(reader: &Reader<'_>, default: Option<Queue>) -> Option<Queue> {
-    let Some(queue) = reader.table("queue") else {
-        return if reader.has("queue") { None } else { default };
-    };
-    queue.text("discipline");
-    let bytes = if queue.has("bytes") { Some(queue.size("bytes")?) } else { None };
-    let packets = if queue.has("packets") { Some(queue.count("packets")?) } else { None };
-    if bytes.is_none() && packets.is_none() {
-        return default.or_else(|| {
-            queue.problems().add_help(
-                queue.at,
-                "`queue` of an access link without a limit",
-                "give `bytes` or `packets`, or leave `queue` out: then the host's interface holds packets back",
-            );
-            None
-        });
-    }
-    Some(Queue::drop_tail(bytes, packets))
-}
-
-/// What a link says before the defaults that need the whole lab.
-struct LinkDraft<'a> {
-    reader: Reader<'a>,
-    link: Link,
-    path: Vec<Hop>,
-}
-
-fn read_links(context: &Context<'_>, lab: &Table, topology: &mut Topology) -> Option<()> {
-    let problems = context.problems;
-    let tables = super::array_of_tables(lab, "link", problems);
-    if tables.len() > LINKS_MAX {
-        problems.add(tables[0].1, format!("a lab has at most {LINKS_MAX} links, not {}", tables.len()));
-        return None;
-    }
-    let mtu_default = topology.hosts.iter().map(|host| host.access.mtu).max().unwrap_or(1500);
-    let mut drafts: Vec<LinkDraft<'_>> = Vec::new();
-    for (index, (table, at)) in tables.into_iter().enumerate() {
-        let name = link_name(table);
-        let what = titled("[[lab.link]]", name.as_deref());
-        let path = lab_path("link", index);
-        let reader = Reader::new(context, table, at, what, "lab.link", schema::LINK, &[], path.clone());
-        let Some(between) = read_between(&reader, topology, problems) else { continue };
-        let name = match (reader.has("name"), name) {
-            (true, _) => reader.name("name"),
-            (false, Some(name)) => {
-                reader.note_default("name", Data::Text(name.clone()), false);
-                super::reader::check_name(&name, reader.at, "name", problems).then_some(name)
-            }
-            _ => None,
-        };
-        let Some(name) = name else { continue };
-        if drafts.iter().any(|draft| draft.link.name == name) {
-            problems.add(reader.place_of("name"), format!("two links are called {name:?}"));
-            continue;
-        }
-        let (forward, backward) = read_delays(&reader, problems);
-        let mtu = match reader.has("mtu") {
-            true => reader.count("mtu").and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(mtu_default),
-            false => {
-                reader.note_default("mtu", Data::Integer(i64::from(mtu_default)), true);
-                mtu_default
-            }
-        };
-        let link = Link {
-            name,
-            between,
-            forward: read_direction(&reader, "forward", forward),
-            backward: read_direction(&reader, "backward", backward),
-            mtu,
-        };
-        drafts.push(LinkDraft { reader, link, path });
-    }
-    // The default queue depends on every delay, so it comes last.
-    topology.links = drafts.iter().map(|draft| draft.link.clone()).collect();
-    let longest = topology.longest_rtt();
-    for (index, draft) in drafts.iter().enumerate() {
-        for key in ["forward", "backward"] {
-            let direction = match key {
-                "forward" => &mut topology.links[index].forward,
-                _ => &mut topology.links[index].backward,
-            };
-            let default = Topology::queue_for(direction.rate, longest);
-            direction.queue = link_queue(context, draft, key, default);
-        }
-    }
-    Some(())
-}
-
-fn link_queue(context: &Context<'_>, draft: &LinkDraft<'_>, key: &str, default: Queue) -> Queue {
-    let own = draft
-        .reader
-        .table
-        .get(key)
-        .and_then(Node::as_table)
-        .is_some_and(|table| table.get("queue").is_some());
-    if own && let Some(direction) = draft.reader.table(key) {
-        return read_queue(&direction, Some(default)).unwrap_or(default);
-    }
-    if draft.reader.has("queue") {
-        let both = read_queue(&draft.reader, Some(default)).unwrap_or(default);
-        if both != default
-            || draft.reader.table("queue").is_some_and(|queue| queue.has("bytes") || queue.has("packets"))
-        {
-            return both;
-        }
-    }
-    let bytes = default.bytes.expect("the default is in bytes");
-    let node = Node { data: data_of(&Value::Size(bytes)), at: Default::default() };
-    let mut path = draft.path.clone();
-    path.extend([key, "queue", "bytes"].map(|key| Hop::Key(key.to_owned())));
-    let default_noted = super::reader::Default { node, computed: true };
-    context.defaults.borrow_mut().insert(path, default_noted);
-    default
-}
-
-fn read_between(reader: &Reader<'_>, topology: &Topology, problems: &Problems) -> Option<[usize; 2]> {
-    let node = reader.node("between")?;
-    let names = super::reader::texts(node, "between", problems);
-    let [left, right] = names.as_slice() else {
-        problems.add(node.at, "`between` names two sites, like [\"left\", \"right\"]");
-        return None;
-    };
-    let mut ends = [0; 2];
-    for (end, (name, at)) in ends.iter_mut().zip([left, right]) {
-        match topology.sites.iter().position(|site| site.name == *name) {
-            Some(index) => *end = index,
-            None => {
-                let names = topology.sites.iter().map(|site| site.name.as_str());
-                problems.add_helped(*at, format!("no site is called {name:?}"), suggestion(name, names));
-                return None;
-            }
-        }
-    }
-    if ends[0] == ends[1] {
-        problems.add(node.at, "a link runs between two different sites");
-        return None;
-    }
-    Some(ends)
-}
-
-/// Propagation forward and backward. An odd number of nanoseconds gives the forward direction the smaller half.
-fn read_delays(reader: &Reader<'_>, problems: &Problems) -> (u64, u64) {
-    match (reader.has("rtt"), reader.has("delay")) {
-        (true, true) => {
-            let entry = reader.table.entry("delay").expect("just seen");
-            problems.add_help(
-                entry.key_at,
-                format!("{} has both `rtt` and `delay`", reader.what),
-                "`rtt` is there and back, `delay` one way: give one of them",
-            );
-            (0, 0)
-        }
-        (true, false) => {
-            let rtt = reader.duration_ns("rtt").unwrap_or(0);
-            (rtt / 2, rtt - rtt / 2)
-        }
-        (false, true) => {
-            let delay = reader.duration_ns("delay").unwrap_or(0);
-            (delay, delay)
-        }
-        (false, false) => {
-            reader.note_default("rtt", Data::Text("0ns".to_owned()), true);
-            (0, 0)
-        }
-    }
-}
-
-fn read_direction(link: &Reader<'_>, key: &str, delay_ns: u64) -> Direction {
-    let mut direction = Direction {
-        rate: link.rate("rate"),
-        delay_ns,
-        loss: link.ratio("loss").unwrap_or(0.0),
-        impairments: Impairments::default(),
-        queue: Queue::drop_tail(None, None),
-        framing_bytes: link.size("framing").and_then(|size| u32::try_from(size.0).ok()).unwrap_or(0),
-    };
-    let Some(own) = link.table(key) else { return direction };
-    direction.rate = own.rate("rate").or(direction.rate);
-    direction.delay_ns = own.duration_ns("delay").unwrap_or(direction.delay_ns);
-    direction.loss = own.ratio("loss").unwrap_or(direction.loss);
-    if let Some(framing) = own.size("framing") {
-        direction.framing_bytes = u32::try_from(framing.0).unwrap_or(direction.framing_bytes);
-    }
-    direction
+fn below(mut path: Vec<Hop>, keys: &[&str]) -> Vec<Hop> {
+    path.extend(keys.iter().map(|key| Hop::Key((*key).to_owned())));
+    path
 }

@@ -10,7 +10,7 @@ use super::reader::{Context, Hop, Reader};
 use super::resolved::{self, Defaults};
 use super::select::Neighbours;
 use super::tree::{self, Data, Node, Table};
-use super::{fault, lab, schema, step};
+use super::{fault, hosts, lab, schema, step};
 use crate::param::Value;
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,12 +74,18 @@ fn read(
     let chosen = if overrides.short { short.cases.as_deref() } else { None };
     check_short_cases(&short, &root, problems);
     let expansion = expand::expand(&root, chosen, workloads, &metrics, problems);
-    if root.get("lab").is_none() && !problems.any() {
-        problems.add_help(
+    match (root.get("lab"), root.entry("hosts")) {
+        (None, None) if !problems.any() => problems.add_help(
             whole,
-            "the scenario has no [lab]",
-            "describe the network: [[lab.site]] and [[lab.link]]",
-        );
+            "the scenario has no [lab] and no [hosts]",
+            "describe the network, [[lab.site]] and [[lab.link]], or name real machines, [hosts.SITE-NUMBER]",
+        ),
+        (Some(_), Some(hosts)) => problems.add_help(
+            hosts.key_at,
+            "the scenario has both [lab] and [hosts]",
+            "it runs in an emulated network or on real machines: give one of them",
+        ),
+        _ => {}
     }
     let mut defaults = Defaults::default();
     let configurations = configurations(&root, &expansion, workloads, problems, &mut defaults)?;
@@ -215,7 +221,7 @@ fn configurations(
 ) -> Option<Vec<Configuration>> {
     // What configurations may change; the rest is not copied.
     let mut base = Table::default();
-    for key in ["lab", "step", "fault"] {
+    for key in ["lab", "hosts", "step", "fault"] {
         if let Some(entry) = root.entry(key) {
             base.entries.push(entry.clone());
         }
@@ -321,9 +327,10 @@ fn one(
     };
     let context = Context::new(problems);
     let before = problems.count();
-    let topology = match tree.get("lab") {
-        Some(node) => lab::topology(&context, node),
-        None => Some(Topology::default()),
+    let (topology, hosts) = match (tree.get("lab"), tree.get("hosts")) {
+        (Some(node), _) => (lab::topology(&context, node), None),
+        (None, Some(node)) => hosts::hosts(&context, node).unzip(),
+        (None, None) => (Some(Topology::default()), None),
     };
     let point = |step: &str| if suffix.is_empty() { step.to_owned() } else { format!("{step}/{suffix}") };
     // What is wrong with the steps is reported even where the lab cannot be built, but for what needs it.
@@ -340,7 +347,7 @@ fn one(
         case: case_name.map(str::to_owned),
         parameters,
         topology,
-        hosts: None,
+        hosts,
         steps,
         faults,
         published,

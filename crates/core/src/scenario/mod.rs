@@ -10,7 +10,9 @@ mod expand;
 mod explain;
 mod fault;
 pub mod glob;
+mod hosts;
 mod lab;
+mod link;
 mod load;
 mod nearest;
 mod overrides;
@@ -23,6 +25,7 @@ pub mod select;
 mod settle;
 mod step;
 mod tree;
+mod wire;
 
 pub(crate) use criterion::unit_of as criterion_unit;
 pub use errors::{Place, Problem, ScenarioErrors};

@@ -1,18 +1,22 @@
 //! The one path grammar, by name: `step.NAME.key`, `fault.NAME.key`, `link.NAME[.forward|.backward].key`,
-//! `site.NAME.key`, `host.NAME.key`, `scenario.key`; NAME may be a glob.
+//! `site.NAME.key`, `host.NAME.key`, `switch.NAME.key`, `router.NAME.key`, `lab.auxiliary.key`, `scenario.key`; NAME may be
+//! a glob.
 
 use super::errors::{Place, Problems};
 use super::glob::Glob;
+use super::hosts::is_host;
 use super::nearest::{nearest, suggestion};
 use super::plan::WorkloadSchema;
 use super::reader::{Hop, TreePath};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
+use super::wire::spelled_out;
 use crate::param::{Kind, Param};
 use std::collections::BTreeMap;
 
 /// What a path may begin with.
-const ROOTS: [&str; 7] = ["step", "fault", "link", "site", "host", "scenario", "sweep"];
+const ROOTS: [&str; 10] =
+    ["step", "fault", "link", "site", "host", "switch", "router", "lab", "scenario", "sweep"];
 
 pub(super) fn is_root(word: &str) -> bool {
     ROOTS.contains(&word)
@@ -82,7 +86,14 @@ pub(super) fn find(
             target.extend(words[1..].iter().map(|word| Hop::Key((*word).to_owned())));
             Some(Target { paths: vec![target], new_hosts: Vec::new(), param })
         }
-        word if !ROOTS.contains(&word) || word == "sweep" => {
+        "lab" if words.get(1) == Some(&"auxiliary") => {
+            let keys: Vec<&'static Param> =
+                schema::LAB.iter().filter(|key| key.name == "auxiliary").collect();
+            let param = walk(&keys, &words[1..], "lab", path, at, problems)?;
+            let target = words.iter().map(|word| Hop::Key((*word).to_owned())).collect();
+            Some(Target { paths: vec![target], new_hosts: Vec::new(), param })
+        }
+        word if !ROOTS.contains(&word) || matches!(word, "sweep" | "lab") => {
             if word == "lab" && words.len() > 2 {
                 let rest = words[2..].join(".");
                 return refuse(Some(format!("paths go by name: {}.NAME.{rest}", words[1])));
@@ -93,7 +104,8 @@ pub(super) fn find(
                     std::iter::once(near).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(".")
                 ),
                 None => {
-                    "a path begins with step.NAME, fault.NAME, link.NAME, site.NAME, host.NAME or scenario"
+                    "a path begins with step.NAME, fault.NAME, link.NAME, site.NAME, host.NAME, switch.NAME, \
+                     router.NAME, lab.auxiliary or scenario"
                         .to_owned()
                 }
             };
@@ -191,6 +203,7 @@ fn walk(
             let inner: Vec<&'static Param> = inner.iter().collect();
             walk(&inner, rest, &format!("{prefix}.{word}"), path, at, problems)
         }
+        Kind::Map(inner) if rest.len() == 1 => Some(inner),
         _ => {
             problems.add_help(
                 at,
@@ -231,7 +244,22 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
         "step" => list(root, "step", &[], &|step| step_keys(step, workloads), &own_name),
         "fault" => list(root, "fault", &[], &|_| schema::FAULT.iter().collect(), &own_name),
         "site" => list(lab, "site", &["lab"], &|_| schema::SITE.iter().collect(), &own_name),
+        "switch" => list(lab, "switch", &["lab"], &|_| schema::SWITCH.iter().collect(), &own_name),
+        "router" => list(lab, "router", &["lab"], &|_| schema::ROUTER.iter().collect(), &own_name),
         "link" => list(lab, "link", &["lab"], &|_| schema::LINK.iter().collect(), &link_name),
+        "host" if root.get("hosts").is_some() => {
+            let table = root.get("hosts").and_then(Node::as_table);
+            let hosts = table.into_iter().flat_map(|table| &table.entries).filter(|entry| is_host(entry));
+            hosts
+                .map(|entry| Named {
+                    name: entry.key.clone(),
+                    path: vec![Hop::Key("hosts".to_owned()), Hop::Key(entry.key.clone())],
+                    keys: schema::REAL_HOST.iter().collect(),
+                    new_host: false,
+                    unknown_workload: false,
+                })
+                .collect()
+        }
         "host" => {
             let entries = list(lab, "host", &["lab"], &|_| schema::HOST.iter().collect(), &own_name);
             let mut all = Vec::new();
@@ -337,8 +365,16 @@ fn set_at(table: &mut Table, path: &[Hop], at: Place, node: &Node, problems: &Pr
             }
         }
         [Hop::Key(key), rest @ ..] => {
-            if table.get(key).is_none() {
-                table.set(key, at, Node { data: Data::Table(Table::default()), at });
+            match table.get(key) {
+                Some(Node { data: Data::Table(_), .. }) => {}
+                // `auxiliary = true` is the table of its defaults.
+                None | Some(Node { data: Data::Flag(true), .. }) => {
+                    table.set(key, at, Node { data: Data::Table(Table::default()), at });
+                }
+                Some(short) => {
+                    let node = spelled_out(key, short);
+                    table.set(key, at, node);
+                }
             }
             match table.get_mut(key).and_then(Node::as_table_mut) {
                 Some(inner) => set_at(inner, rest, at, node, problems),

@@ -3,7 +3,7 @@
 
 use super::errors::{Place, Problems};
 use super::nearest::suggestion;
-use super::schema::{is_later, is_later_value};
+use super::schema::{self, is_later, is_later_value};
 use super::tree::{Data, Node, Table, shortened};
 use crate::param::{Kind, Param, Raw, Value};
 use crate::units::{BitsPerSecond, Bytes, duration_text};
@@ -149,6 +149,9 @@ impl<'a> Reader<'a> {
                 if param.required {
                     self.missing(key);
                     return None;
+                }
+                if inner.iter().any(|key| key.required) {
+                    return None; // one of those that are there whole or not at all
                 }
                 // A table that is not written still has its keys' defaults.
                 static EMPTY: Table = Table { entries: Vec::new() };
@@ -308,6 +311,25 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
         }
         return Some(Value::Table(values));
     }
+    if let (Kind::Map(inner), Data::Table(table)) = (param.kind, &node.data) {
+        let mut values = BTreeMap::new();
+        for entry in &table.entries {
+            values.insert(entry.key.clone(), read_value(inner, &entry.node, problems)?);
+        }
+        return Some(Value::Table(values));
+    }
+    if let Kind::Table(inner) = param.kind {
+        if param.name == "auxiliary"
+            && let Data::Flag(flag) = &node.data
+        {
+            return Some(Value::Flag(*flag));
+        }
+        let short =
+            schema::shorthand(param.name).and_then(|key| inner.iter().find(|param| param.name == key));
+        if let (Some(short), Data::Text(_)) = (short, &node.data) {
+            return read_value(short, node, problems);
+        }
+    }
     let raw = match &node.data {
         Data::Text(text) => Raw::Text(text),
         Data::Integer(number) => Raw::Integer(*number),
@@ -421,6 +443,7 @@ pub(super) fn kind_text(kind: Kind) -> String {
         Kind::Flag => "true or false".to_owned(),
         Kind::Hosts => "a host's name, a pattern, or a list of them".to_owned(),
         Kind::Table(_) => "a table like { key = value }".to_owned(),
+        Kind::Map(_) => "a table like { name = value }".to_owned(),
     }
 }
 

@@ -65,13 +65,59 @@ pub(super) static QUEUE: &[Param] = &[
         "IP bytes that may wait, the packet being sent not counted; one bandwidth-delay product of the longest path, at least 256 KiB, unless `bytes` or `packets` is given.",
     ),
     count("packets", "Packets that may wait; with `bytes`, whichever limit is met first.").range(1.0, 1e9),
-    Param::new("discipline", Kind::Choice(&["drop-tail"]), "What is dropped when the queue is full.")
-        .default("drop-tail"),
+    Param::new(
+        "discipline",
+        Kind::Choice(&["drop-tail", "red", "codel"]),
+        "What is dropped, and when: what does not fit; packets at random as the mean queue grows (Floyd and Jacobson 1993); packets that waited too long (RFC 8289).",
+    )
+    .default("drop-tail"),
+    size("min", "Of red: mean queue from which packets are dropped; a third of `max` unless given."),
+    size("max", "Of red: mean queue from which every packet is dropped; half of `bytes` unless given."),
+    ratio("probability", "Of red: probability of a drop as the mean queue reaches `max`; 10 % unless given."),
+    duration("target", "Of codel: the waiting time that is tolerated; 5 ms unless given.").range(1e3, HOUR_NS),
+    duration("interval", "Of codel: for how long it may be exceeded; 100 ms unless given.").range(1e3, HOUR_NS),
 ];
+
+pub(super) static JITTER: &[Param] = &[
+    duration("by", "The largest addition to the delay; every packet draws its own, uniform from 0.")
+        .required()
+        .range(0.0, HOUR_NS),
+    flag("reorder", "True lets packets overtake each other; false keeps their order.").default("false"),
+];
+
+pub(super) static BURST_LOSS: &[Param] = &[
+    ratio("bad", "Long-run share of packets that meet the bad state.").required().range(0.0, 0.99),
+    count("length", "Mean length of a stay in the bad state, in packets.").required().range(1.0, 1e9),
+    ratio("loss", "Probability of loss in the bad state.").default("100%"),
+];
+
+pub(super) static REORDER: &[Param] = &[
+    ratio("share", "Share of the packets that take longer, chosen at random.").required(),
+    duration("by", "How much longer.").required().range(0.0, HOUR_NS),
+];
+
+const JITTER_KEY: Param = Param::new(
+    "jitter",
+    Kind::Table(JITTER),
+    "Delay added to each packet, drawn anew: a time, with which packets stay in order, or { by, reorder }.",
+);
+const BURST_LOSS_KEY: Param = Param::new(
+    "burst_loss",
+    Kind::Table(BURST_LOSS),
+    "Loss in bursts (Gilbert 1960, Elliott 1963), beside `loss`: a good and a bad state, one move a packet.",
+);
+const CORRUPT_KEY: Param = ratio("corrupt", "Probability that one bit of a packet is inverted on the wire.");
+const REORDER_KEY: Param =
+    Param::new("reorder", Kind::Table(REORDER), "A share of the packets takes longer and may be overtaken.");
 
 pub(super) static ACCESS: &[Param] = &[
     rate("rate", "Rate on the wire, framing included; as fast as the machine unless given."),
     duration("delay", "Propagation, one way.").default("0us").range(0.0, HOUR_NS),
+    ratio("loss", "Probability that a packet is lost on the wire, for each direction.").default("0%"),
+    JITTER_KEY,
+    BURST_LOSS_KEY,
+    CORRUPT_KEY.default("0%"),
+    REORDER_KEY,
     count("mtu", "Largest IP packet in bytes, a plain number.").default("1500").range(576.0, 9000.0),
     size(
         "framing",
@@ -90,22 +136,100 @@ pub(super) static ACCESS: &[Param] = &[
 pub(super) static ACCESS_OF_HOST: &[Param] = &[
     rate("rate", "Rate on the wire, framing included."),
     duration("delay", "Propagation, one way.").range(0.0, HOUR_NS),
+    ratio("loss", "Probability that a packet is lost on the wire."),
+    JITTER_KEY,
+    BURST_LOSS_KEY,
+    CORRUPT_KEY,
+    REORDER_KEY,
     count("mtu", "Largest IP packet in bytes, a plain number.").range(576.0, 9000.0),
     size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
     Param::new("queue", Kind::Table(QUEUE), "Limit of the queue."),
 ];
 
+pub(super) static AUXILIARY: &[Param] = &[
+    rate("rate", "Rate on the wire, framing included, of each host; as fast as the machine unless given."),
+    duration("delay", "Propagation from each host to the one switch, one way.")
+        .default("0us")
+        .range(0.0, HOUR_NS),
+];
+
+static ROUTE: Param = text("routes", "Name of the link.");
+
+const BUFFER_KEY: Param = size(
+    "buffer",
+    "Bytes that the output queues of all its ports share, beside each queue's own limit; no limit unless given.",
+)
+.range(1.0, 1e16);
+const ROUTES_KEY: Param = Param::new(
+    "routes",
+    Kind::Map(&ROUTE),
+    "Fixed routes, SITE = \"LINK\": packets for hosts of the site leave by this link instead of the shortest path's.",
+);
+
 pub(super) static LAB: &[Param] = &[
+    Param::new(
+        "auxiliary",
+        Kind::Table(AUXILIARY),
+        "A second interface of every host, for control, on a switch of its own; true for one that is as fast as the machine.",
+    ),
     text("site", "A site: hosts behind one switch."),
+    text("switch", "A switch between sites."),
+    text("router", "A router between sites."),
     text("host", "What one host has otherwise than its site says."),
     text("link", "A link between two sites."),
+];
+
+const USER: Param = text("user", "Who to be on the hosts; ssh's own choice unless given.");
+const DATA_INTERFACE: Param =
+    text("data_interface", "The interface whose address data goes to; that of `address` unless given.");
+const DATA_PORTS: Param = text(
+    "data_ports",
+    "Ports on which data connections may be accepted, as \"5300-5399\"; any unless given.",
+);
+const JUMP: Param =
+    text("jump", "Hosts to go over, as `ssh -J` takes them: [user@]host[:port], with commas.");
+const AGENT: Param = text(
+    "agent",
+    "The weir program on the hosts; one in the path, or a copy that is made there, unless given.",
+);
+const LAUNCHER: Param =
+    Param::new("launcher", Kind::Choice(&["ssh", "local"]), "How the agent gets started.");
+
+/// What holds for all hosts; each host may say its own.
+pub(super) static HOSTS: &[Param] = &[USER, DATA_INTERFACE, DATA_PORTS, JUMP, AGENT, LAUNCHER.default("ssh")];
+
+pub(super) static REAL_HOST: &[Param] = &[
+    text("address", "Name or address of the host, with the port of its ssh server if it is another than 22.")
+        .required(),
+    USER,
+    DATA_INTERFACE,
+    DATA_PORTS,
+    JUMP,
+    AGENT,
+    LAUNCHER,
 ];
 
 pub(super) static SITE: &[Param] = &[
     text("name", "Name of the site; its hosts are NAME-0, NAME-1, …").required(),
     count("hosts", "Number of hosts; 0 makes the site a stage of the path.").default("1").range(0.0, 4_094.0),
     Param::new("access", Kind::Table(ACCESS), "The link of each host to the site's switch, both directions alike."),
-    Param::new("tcp_profile", Kind::Choice(&["stock", "modern"]), "Settings of TCP on the hosts: the kernel's defaults, or cubic with socket memory up to four times the longest path's bandwidth-delay product.").default("modern"),
+    Param::new("tcp_profile", Kind::Choice(&["stock", "modern", "legacy"]), "Settings of TCP on the hosts: the kernel's defaults; cubic with socket memory up to four times the longest path's bandwidth-delay product; or as hosts were in 2005.").default("modern"),
+    BUFFER_KEY,
+    ROUTES_KEY,
+];
+
+pub(super) static SWITCH: &[Param] =
+    &[text("name", "Name of the switch; links name it like a site.").required(), BUFFER_KEY, ROUTES_KEY];
+
+pub(super) static ROUTER: &[Param] = &[
+    text("name", "Name of the router; links name it like a site.").required(),
+    flag(
+        "replies",
+        "True answers what it cannot forward (time exceeded, packet too big); false drops it in silence, a black hole for path MTU discovery.",
+    )
+    .default("true"),
+    BUFFER_KEY,
+    ROUTES_KEY,
 ];
 
 pub(super) static HOST: &[Param] = &[
@@ -121,13 +245,17 @@ pub(super) static DIRECTION: &[Param] = &[
     rate("rate", "Rate on the wire, framing included."),
     duration("delay", "Propagation in this direction.").range(0.0, HOUR_NS),
     ratio("loss", "Probability that a packet is lost on the wire."),
+    JITTER_KEY,
+    BURST_LOSS_KEY,
+    CORRUPT_KEY,
+    REORDER_KEY,
     Param::new("queue", Kind::Table(QUEUE), "Queue before this direction of the link."),
     size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
 ];
 
 pub(super) static LINK: &[Param] = &[
     text("name", "Name of the link; the two sites' names joined by - unless given."),
-    text("between", "The two sites, as [\"left\", \"right\"]; forward is from the first to the second.")
+    text("between", "The two sites, switches or routers, as [\"left\", \"right\"]; forward is from the first to the second.")
         .required(),
     rate(
         "rate",
@@ -137,6 +265,10 @@ pub(super) static LINK: &[Param] = &[
         .range(0.0, HOUR_NS),
     duration("delay", "Propagation one way; instead of `rtt`.").range(0.0, HOUR_NS),
     ratio("loss", "Probability that a packet is lost on the wire, for each direction.").default("0%"),
+    JITTER_KEY,
+    BURST_LOSS_KEY,
+    CORRUPT_KEY.default("0%"),
+    REORDER_KEY,
     Param::new("queue", Kind::Table(QUEUE), "Queue before each direction of the link."),
     count(
         "mtu",
@@ -273,6 +405,7 @@ pub(super) static SHORT: &[Param] = &[
 pub(super) static ROOT: &[Param] = &[
     text("scenario", "What the scenario is."),
     text("lab", "The emulated network."),
+    text("hosts", "Real machines, instead of a lab."),
     text("step", "A workload on the timeline."),
     text("sweep", "Parameters to vary."),
     text("case", "A named variant."),
@@ -291,6 +424,18 @@ pub(super) static TABLES: &[TableSchema] = &[
         keys: SITE,
     },
     TableSchema {
+        name: "lab.switch",
+        header: "[[lab.switch]]",
+        about: "A switch between sites: forwards, with an output queue for each port.",
+        keys: SWITCH,
+    },
+    TableSchema {
+        name: "lab.router",
+        header: "[[lab.router]]",
+        about: "A router between sites: as a switch, and it counts hop limits down and answers what it cannot forward.",
+        keys: ROUTER,
+    },
+    TableSchema {
         name: "lab.host",
         header: "[[lab.host]]",
         about: "What one host has otherwise than its site says.",
@@ -299,8 +444,20 @@ pub(super) static TABLES: &[TableSchema] = &[
     TableSchema {
         name: "lab.link",
         header: "[[lab.link]]",
-        about: "A link between two sites. Sites without a direct link are routed over the fewest links.",
+        about: "A link between two sites, switches or routers. Sites without a direct link are routed over the fewest links.",
         keys: LINK,
+    },
+    TableSchema {
+        name: "hosts",
+        header: "[hosts]",
+        about: "Real machines instead of a lab; what is said here holds for all of them.",
+        keys: HOSTS,
+    },
+    TableSchema {
+        name: "hosts.host",
+        header: "[hosts.SITE-NUMBER]",
+        about: "One real host; steps name it as they name a lab's hosts.",
+        keys: REAL_HOST,
     },
     TableSchema {
         name: "step",
@@ -338,20 +495,18 @@ pub(super) static TABLES: &[TableSchema] = &[
 /// Keys the language has and this version does not: refused by name. `(table, keys)`; tables as in `TABLES`, or a key
 /// below one.
 pub(super) const LATER: &[(&str, &[&str])] = &[
-    ("", &["hosts"]),
-    ("lab", &["auxiliary", "switch", "router"]),
-    ("access", &["jitter", "loss", "burst_loss", "corrupt", "reorder"]),
-    ("lab.link", &["jitter", "burst_loss", "corrupt", "reorder"]),
-    ("direction", &["jitter", "burst_loss", "corrupt", "reorder"]),
     ("fault", &["phase", "match", "share"]),
     ("fault.do", &["delay_some", "corrupt", "pause", "kill"]),
     ("criterion", &["fit", "share"]),
 ];
 
+/// Keys whose table may be written as one plain value: the key of the table that it stands for.
+pub(super) fn shorthand(key: &str) -> Option<&'static str> {
+    (key == "jitter").then_some("by")
+}
+
 /// Likewise values of a choice.
 pub(super) const LATER_VALUES: &[(&str, &[&str])] = &[
-    ("tcp_profile", &["legacy"]),
-    ("discipline", &["red", "codel"]),
     ("model", &["window", "mathis", "slow-start", "fluid-share", "overload-backlog", "closed-replay"]),
     (
         "workload",

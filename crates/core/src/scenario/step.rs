@@ -10,6 +10,7 @@ use super::schema;
 use super::tree::{Data, Table};
 use crate::param::{Value, Values};
 use crate::topology::Topology;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) fn steps(
     }
     let names: Vec<&str> = tables.iter().filter_map(|(table, _)| table.text("name")).collect();
     let mut steps: Vec<Step> = Vec::new();
+    let link_counts = LinkCounts::new();
+    let real = root.get("hosts").is_some();
     for (index, (table, at)) in tables.iter().enumerate() {
         let workload = workload_of(table, *at, workloads, context);
         let extra = workload.map_or(&[][..], |schema| schema.params);
@@ -50,7 +53,7 @@ pub(super) fn steps(
             continue;
         }
         let start = read_start(&reader, &names, index);
-        let pairs = topology.and_then(|topology| read_pairs(&reader, topology));
+        let pairs = topology.and_then(|topology| read_pairs(&reader, topology, &link_counts, real));
         let values = read_values(&reader, pairs.as_ref().map_or(0, Vec::len));
         let (Some(workload), Some(start), Some(pairs)) = (workload, start, pairs) else { continue };
         steps.push(Step {
@@ -188,7 +191,15 @@ fn read_values(reader: &Reader<'_>, pair_count: usize) -> Values {
     Values(values)
 }
 
-fn read_pairs(reader: &Reader<'_>, topology: &Topology) -> Option<Vec<(usize, usize)>> {
+/// Links on the way from each stage to each other, computed at most once for a configuration.
+type LinkCounts = OnceCell<Vec<Vec<Option<u64>>>>;
+
+fn read_pairs(
+    reader: &Reader<'_>,
+    topology: &Topology,
+    link_counts: &LinkCounts,
+    real: bool,
+) -> Option<Vec<(usize, usize)>> {
     let problems = reader.problems();
     let from = read_hosts(reader, "from", topology);
     let to = read_hosts(reader, "to", topology);
@@ -234,12 +245,14 @@ fn read_pairs(reader: &Reader<'_>, topology: &Topology) -> Option<Vec<(usize, us
         }
         pairs.truncate(active);
     }
-    let mut link_counts: BTreeMap<usize, Vec<Option<u64>>> = BTreeMap::new();
+    if real {
+        return Some(pairs); // how they reach each other is theirs to know
+    }
+    let counts = link_counts.get_or_init(|| topology.link_counts());
     let mut links = 0u64;
     for (a, b) in &pairs {
         let (from, to) = (topology.hosts[*a].site, topology.hosts[*b].site);
-        let counts = link_counts.entry(from).or_insert_with(|| topology.link_counts_from(from));
-        let Some(count) = counts[to] else {
+        let Some(count) = counts[to][from] else {
             let (a, b) = (&topology.sites[from].name, &topology.sites[to].name);
             problems.add_help(
                 reader.place_of("to"),

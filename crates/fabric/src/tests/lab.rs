@@ -46,6 +46,8 @@ pub fn access(rate: Option<u64>, delay_ns: u64) -> Access {
     Access {
         rate: rate.map(BitsPerSecond),
         delay_ns,
+        loss: 0.0,
+        impairments: Impairments::default(),
         mtu: 9000,
         queue: None,
         framing_bytes: ETHERNET_FRAMING_BYTES,
@@ -101,6 +103,8 @@ fn any_access() -> impl Strategy<Value = Access> {
         |(rate, delay_ns, mtu, queue)| Access {
             rate,
             delay_ns,
+            loss: 0.0,
+            impairments: Impairments::default(),
             mtu,
             queue,
             framing_bytes: ETHERNET_FRAMING_BYTES,

@@ -30,6 +30,8 @@ pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
     let access = Access {
         rate: rate.map(BitsPerSecond),
         delay_ns: 0,
+        loss: 0.0,
+        impairments: Impairments::default(),
         mtu,
         queue: None,
         framing_bytes: ETHERNET_FRAMING_BYTES,

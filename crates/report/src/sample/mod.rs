@@ -68,6 +68,8 @@ pub(crate) fn topology() -> Topology {
     let access = Access {
         rate: Some(BitsPerSecond(10_000_000_000)),
         delay_ns: 20_000,
+        loss: 0.0,
+        impairments: Impairments::default(),
         mtu: 1500,
         queue: None,
         framing_bytes: ETHERNET_FRAMING_BYTES,
