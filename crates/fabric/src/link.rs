@@ -393,6 +393,7 @@ impl Link {
         self.splits |= match set {
             Set::Rate(rate) => rate.is_some_and(|rate| self.rate_splits(rate)),
             Set::Loss(ratio) | Set::Corrupt(ratio) => ratio.is_some_and(some),
+            Set::Rule { rule: Some(rule), .. } if rule.matches.share < 1.0 => true,
             Set::Rule { rule, .. } => rule.as_ref().is_some_and(|rule| match rule.effect {
                 Effect::Loss(ratio) | Effect::Corrupt(ratio) => some(ratio),
                 Effect::DelaySome { .. } => true,

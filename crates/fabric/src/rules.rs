@@ -20,6 +20,8 @@ pub(crate) struct Rules {
 struct Active {
     number: u32,
     matches: Match,
+    /// Where only a share of what matches is meant.
+    some: Option<Spread>,
     does: Does,
 }
 
@@ -56,8 +58,10 @@ impl Rules {
     /// Sets the rule with this number anew, or ends it. `name` is the link's, `run_seed` the run's.
     pub(crate) fn set(&mut self, number: u32, rule: Option<Box<Rule>>, run_seed: u64, name: &str) {
         if let Ok(index) = self.active.binary_search_by_key(&number, |active| active.number) {
-            let Active { matches, does, .. } = self.active.remove(index);
-            if let Does::Delay { last_arrival_ns, .. } = does {
+            let Active { matches, some, does, .. } = self.active.remove(index);
+            if some.is_none()
+                && let Does::Delay { last_arrival_ns, .. } = does
+            {
                 self.ended.push(Ended { matches, last_arrival_ns });
             }
         }
@@ -73,14 +77,17 @@ impl Rules {
             Effect::DelaySome { share, by_ns } => Does::DelaySome { spread: Spread::of(share), by_ns },
         };
         *times += 1;
+        let some = (matches.share < 1.0).then(|| Spread::of(matches.share));
         let index = self.active.partition_point(|active| active.number < number);
-        self.active.insert(index, Active { number, matches, does });
+        self.active.insert(index, Active { number, matches, some, does });
     }
 
     /// Ends all of them and begins their draws anew.
     pub(crate) fn clear(&mut self) {
-        for Active { matches, does, .. } in self.active.drain(..) {
-            if let Does::Delay { last_arrival_ns, .. } = does {
+        for Active { matches, some, does, .. } in self.active.drain(..) {
+            if some.is_none()
+                && let Does::Delay { last_arrival_ns, .. } = does
+            {
                 self.ended.push(Ended { matches, last_arrival_ns });
             }
         }
@@ -98,7 +105,7 @@ impl Rules {
             }
         }
         for active in &mut self.active {
-            if !selects(&active.matches, packet) {
+            if !selects(&active.matches, packet) || active.some.as_mut().is_some_and(|some| !some.takes()) {
                 continue;
             }
             match &mut active.does {
@@ -130,7 +137,8 @@ impl Rules {
 }
 
 fn selects(matches: &Match, packet: &Packet) -> bool {
-    let Match { from, to, port, protocol } = matches;
+    // The share is counted where the effect is.
+    let Match { from, to, port, protocol, share: _ } = matches;
     let among = |hosts: &[u32], host: Option<u32>| {
         hosts.is_empty() || host.is_some_and(|host| hosts.binary_search(&host).is_ok())
     };

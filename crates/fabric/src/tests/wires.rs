@@ -240,7 +240,7 @@ fn a_rule_acts_on_what_meets_every_condition_and_on_nothing_else() {
         }),
         (
             "several",
-            Match { from: vec![0], to: vec![3], port: Some(80), protocol: Some(Protocol::Tcp) },
+            Match { from: vec![0], to: vec![3], port: Some(80), protocol: Some(Protocol::Tcp), share: 1.0 },
             &|from, to, it, ports| from == 0 && to == 3 && it == Protocol::Tcp && ports.contains(&80),
         ),
     ];
@@ -276,6 +276,29 @@ fn a_rule_acts_on_what_meets_every_condition_and_on_nothing_else() {
         assert_eq!(fabric.counters(8).dropped_rule, 2 * expected.len() as u64, "{name}");
         assert_eq!(fabric.counters(8).packets_sent, 72, "{name}: what a rule takes away has used the wire");
     }
+}
+
+// Spec: fabric.md#fabric-24
+#[test]
+fn a_rule_may_take_an_evenly_spread_share_of_what_matches() {
+    let mut fabric = Fabric::new(&impaired(Impairments::default()), 0);
+    let matches = Match { protocol: Some(Protocol::Udp), share: 0.25, ..Match::default() };
+    fabric.schedule(&[rule(0, 0, matches, Effect::Outage)]);
+    for buffer in 0..24 {
+        let protocol = Some(if buffer % 2 == 0 { Protocol::Tcp } else { Protocol::Udp });
+        let meta = crate::PacketMeta { protocol, ..meta(1, 1, 8, 8) };
+        fabric.ingress(0, buffer, meta, Instant::from_ns(u64::from(buffer) * 100));
+    }
+    let mut actions = Vec::new();
+    drain(&mut fabric, &mut actions);
+    let lost: Vec<u32> = actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Drop { packet, reason: DropReason::Rule, .. } => Some(packet.buffer),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lost, [7, 15, 23], "every fourth of the odd ones");
 }
 
 // Spec: fabric.md#fabric-24
