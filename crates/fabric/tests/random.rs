@@ -115,6 +115,8 @@ impl Dice {
         Access {
             rate: self.rate(),
             delay_ns: self.below(100_000),
+            loss: 0.0,
+            impairments: Impairments::default(),
             mtu: self.pick(&[1500, 9000]),
             queue: self.maybe(20, Dice::queue),
             framing_bytes: ETHERNET_FRAMING_BYTES,
@@ -201,7 +203,7 @@ impl Dice {
             3 => Effect::Delay(self.below(5_000_000)),
             _ => Effect::DelaySome { share: self.share(), by_ns: self.below(5_000_000) },
         };
-        Rule { matches: Match { from, to, port, protocol }, effect }
+        Rule { matches: Match { from, to, port, protocol, share: 1.0 }, effect }
     }
 
     fn changes(&mut self, seed: u64, topology: &Topology) -> Vec<Change> {
