@@ -119,6 +119,8 @@ pub mod tests {
         let access = topology::Access {
             rate: Some(BitsPerSecond(10_000_000_000)),
             delay_ns: 0,
+            loss: 0.0,
+            impairments: Impairments::default(),
             mtu: 1500,
             queue: None,
             framing_bytes: 38,
