@@ -238,7 +238,6 @@ fn a_set_reaches_everything_by_name_and_says_what_it_does_not() {
     refused_set("durtion=5s", "no such path", "`duration`");
     refused_set("lab.link.rtt=5s", "no such path", "link.NAME.rtt");
     refused_set("step.x.name=y", "no such path", "");
-    refused_set("step.x.tcp.pacing=5Mbit/s", "not yet", "");
     refused_set("sweep.streams=[1]", "no dimension", "sweeps nothing");
     refused_set("link.wan.rtt", "PATH=VALUE", "");
     refused_set("link.wan.rtt=", "no value", "");

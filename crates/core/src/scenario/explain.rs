@@ -278,7 +278,7 @@ mod tests {
             "no key is called `raet`; did you mean `rate`?"
         );
         assert!(explain(Some("step.durtion"), &schemas()).unwrap_err().contains("`step.duration`"));
-        assert!(explain(Some("pacing"), &schemas()).unwrap_err().contains("not have yet"));
+        assert!(explain(Some("fit"), &schemas()).unwrap_err().contains("not have yet"));
     }
 
     #[test]
