@@ -102,9 +102,6 @@ impl<'a> Campaign<'a> {
         key: String,
         writer: Writer,
     ) -> anyhow::Result<Self> {
-        if plan.configurations.iter().any(|configuration| configuration.hosts.is_some()) {
-            bail!("[hosts] can be checked and not yet be run by this version of weir");
-        }
         writer.scenario_toml(&plan.resolved)?;
         writer.plan(&plan_record(plan))?;
         writer.metrics(&crate::registry::metrics())?;
