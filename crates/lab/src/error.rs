@@ -25,6 +25,10 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound if error.to_string().contains("/dev/net/tun") => {
             "\n  load the kernel module with `modprobe tun`, or pass /dev/net/tun into the container"
         }
+        // The number is lost where the error got a text of its own.
+        _ if error.to_string().contains("(os error 24)") => {
+            "\n  a lab takes two descriptors a host, three with an auxiliary network; raise the limit with `ulimit -n`"
+        }
         _ => "",
     }
 }

@@ -124,7 +124,7 @@ impl Process {
             let limit = self.pace.sleep(before, deliver_at, wake_at);
             self.shell.publish(before, before + limit);
             if !limit.is_zero() {
-                self.shell.captures.flush();
+                self.shell.captures.flush(before);
             }
             let waited = self.epoll.wait(Some(limit)).map_err(|error| format!("waiting: {error}"))?;
             ready.clear();

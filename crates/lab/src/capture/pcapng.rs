@@ -1,7 +1,12 @@
 //! Blocks of a pcapng file (draft-ietf-opsawg-pcapng), little-endian, appended to a buffer.
 
-/// `LINKTYPE_RAW`: each packet begins with its IPv4 or IPv6 header.
-const LINK_TYPE_RAW: u16 = 101;
+/// `LINKTYPE_NULL`: four bytes that say which IP follows. `LINKTYPE_RAW` would need none, but libpcap before 1.10.5 cannot
+/// read it from a file with a second interface: it compares the number with its own one for the same thing.
+const LINK_TYPE_NULL: u16 = 0;
+const FAMILY_BYTES: u32 = 4;
+const FAMILY_IPV4: u32 = 2;
+/// Of several numbers in use the one that all readers know.
+const FAMILY_IPV6: u32 = 24;
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const INTERFACE: u32 = 1;
@@ -98,8 +103,9 @@ pub fn section(out: &mut Vec<u8>, application: &str, comment: &str) {
 /// One for each interface, before its first packet. `snap_bytes` 0: packets are kept whole.
 pub fn interface(out: &mut Vec<u8>, name: &str, snap_bytes: u32) {
     block(out, INTERFACE, |out| {
-        out.extend_from_slice(&LINK_TYPE_RAW.to_le_bytes());
+        out.extend_from_slice(&LINK_TYPE_NULL.to_le_bytes());
         out.extend_from_slice(&0_u16.to_le_bytes());
+        let snap_bytes = if snap_bytes == 0 { 0 } else { snap_bytes.saturating_add(FAMILY_BYTES) };
         out.extend_from_slice(&snap_bytes.to_le_bytes());
         option(out, INTERFACE_NAME, name.as_bytes());
         option(out, INTERFACE_RESOLUTION, &[NANOSECONDS]);
@@ -114,8 +120,11 @@ pub fn packet(out: &mut Vec<u8>, frame: &Frame<'_>) -> usize {
         out.extend_from_slice(&frame.interface.to_le_bytes());
         time(out, frame.time_ns);
         let [first, second] = frame.data;
-        out.extend_from_slice(&((first.len() + second.len()) as u32).to_le_bytes());
-        out.extend_from_slice(&frame.whole_bytes.to_le_bytes());
+        let kept_bytes = (first.len() + second.len()) as u32;
+        out.extend_from_slice(&(FAMILY_BYTES + kept_bytes).to_le_bytes());
+        out.extend_from_slice(&(FAMILY_BYTES + frame.whole_bytes).to_le_bytes());
+        let v6 = first.first().is_some_and(|byte| byte >> 4 == 6);
+        out.extend_from_slice(&(if v6 { FAMILY_IPV6 } else { FAMILY_IPV4 }).to_le_bytes());
         start = out.len();
         out.extend_from_slice(first);
         out.extend_from_slice(second);
@@ -161,7 +170,10 @@ mod tests {
         let words: Vec<u32> =
             out.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
         let comment = u32::from_le_bytes(*b"lost");
-        assert_eq!(words, [6, 52, 2, 1, 2, 5, 1500, 0x0302_0145, 4, 0x0004_0001, comment, 0, 52]);
+        assert_eq!(
+            words,
+            [6, 56, 2, 1, 2, 9, 1504, FAMILY_IPV4, 0x0302_0145, 4, 0x0004_0001, comment, 0, 56]
+        );
     }
 
     // Spec: lab.md#lab-22

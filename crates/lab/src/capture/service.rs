@@ -180,10 +180,10 @@ impl Captures {
         }
     }
 
-    /// Hands over what there is: the fabric is about to sleep.
-    pub fn flush(&mut self) {
+    /// Hands over what has waited for long enough: the fabric is about to sleep.
+    pub fn flush(&mut self, now: Instant) {
         for (_, tap) in &mut self.taps {
-            tap.flush();
+            tap.flush_old(now);
         }
     }
 }

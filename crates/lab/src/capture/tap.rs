@@ -6,10 +6,13 @@ use super::{Epoch, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use weir_core::Instant;
 
 /// A batch is handed over when it is as large as this.
 const BATCH_BYTES: usize = 64 << 10;
+/// Or when so long has passed since the last one that was handed over for its age.
+const BATCH_AGE: Duration = Duration::from_millis(50);
 /// Room for bursts: so many batches, 32 MiB, may wait for the disk.
 const BATCHES: usize = 512;
 
@@ -68,6 +71,7 @@ pub(crate) struct Tap {
     open: Batch,
     seen: Vec<u64>,
     last_ns: u64,
+    flushed: Instant,
     batches: SyncSender<Batch>,
     empty: Receiver<Batch>,
     shared: Arc<Shared>,
@@ -102,6 +106,7 @@ pub(super) fn pair(
         open: Batch { packets: vec![0; links.len()], ..Batch::default() },
         seen: vec![0; links.len()],
         last_ns: 0,
+        flushed: now,
         batches,
         empty,
         shared: shared.clone(),
@@ -161,6 +166,14 @@ impl Tap {
         }
         self.open.packets[interface as usize] += 1;
         if self.open.bytes.len() >= BATCH_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Hands over what has waited for long enough. Not each time, or a few packets would fill the room for many.
+    pub(super) fn flush_old(&mut self, now: Instant) {
+        if !self.open.bytes.is_empty() && now >= self.flushed + BATCH_AGE {
+            self.flushed = now;
             self.flush();
         }
     }

@@ -63,7 +63,7 @@ fn a_capture_has_every_packet_of_its_ports_at_its_time_and_marks_those_that_were
         let time_ns = u64::from(word(body, 4)) << 32 | u64::from(word(body, 8));
         assert!((last_ns..end_ns).contains(&time_ns), "{time_ns} after {last_ns}, before {end_ns}");
         last_ns = time_ns;
-        assert_eq!((word(body, 12), word(body, 16)), (64, 1028));
+        assert_eq!((word(body, 12), word(body, 16)), (4 + 64, 4 + 1028));
     }
     let dropped = |body: &&&[u8]| String::from_utf8_lossy(body).contains("dropped: lost on the wire");
     assert_eq!(packets.iter().filter(dropped).count(), 5);

@@ -174,6 +174,49 @@ fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
     assert!(free.exec("left-0", &["ping", "-c1", "right-0"]).status.success());
 }
 
+/// A topology of so many hosts on the left and one on the right, as the helper takes it.
+fn topology_of(hosts: usize) -> String {
+    let mut topology = two_sites(None, Duration::from_millis(1), 1500);
+    let right = topology.hosts.pop().unwrap();
+    for number in 1..hosts {
+        let mut host = topology.hosts[0].clone();
+        host.name = format!("left-{number}");
+        topology.hosts.push(host);
+    }
+    topology.hosts.push(right);
+    serde_json::to_string(&topology).unwrap()
+}
+
+// Spec: lab.md#lab-24
+#[test]
+fn a_lab_of_five_hundred_hosts_is_built_whole() {
+    if !possible() {
+        return;
+    }
+    let lab = Named { name: format!("test-large-{}", std::process::id()) };
+    let output = Command::new(exe()).args(["up", &lab.name, &topology_of(499)]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(lab.namespaces().len(), 500);
+    let ping = lab.exec("left-498", &["ping", "-c1", "-W5", "right-0"]);
+    assert!(ping.status.success(), "{ping:?}");
+}
+
+// Spec: lab.md#lab-24
+#[test]
+fn a_lab_for_which_descriptors_do_not_suffice_is_refused_and_nothing_of_it_is_left() {
+    if !possible() {
+        return;
+    }
+    let lab = Named { name: format!("test-half-{}", std::process::id()) };
+    let limited = "ulimit -n 200; exec \"$0\" up \"$1\" \"$2\"";
+    let program = exe().display().to_string();
+    let output =
+        Command::new("sh").args(["-c", limited, &program, &lab.name, &topology_of(150)]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("raise the limit with `ulimit -n`"), "{output:?}");
+    lab.assert_nothing_is_left();
+}
+
 // Spec: lab.md#lab-15
 #[test]
 fn a_lab_whose_fabric_was_killed_is_dead_and_only_that_one_is_removed_as_dead() {
