@@ -1,7 +1,7 @@
 //! How much memory sockets need, or may have, on the paths of a lab.
 
 use weir_core::BitsPerSecond;
-use weir_core::topology::{DirectedLink, Topology};
+use weir_core::topology::{DirectedLink, End, Topology};
 
 /// A rate to size socket memory by where a whole path has none.
 const RATE_WITHOUT_LIMIT: BitsPerSecond = BitsPerSecond(10_000_000_000);
@@ -40,14 +40,19 @@ impl Limits {
             site.delay_ns = site.delay_ns.max(host.access.delay_ns);
         }
         let directed = topology.directed_links();
-        let routes: Vec<_> = (0..sites.len()).map(|site| topology.routes_from(site)).collect();
+        let next: Vec<_> = (0..sites.len()).map(|stage| topology.next_links(stage)).collect();
         let way = |from: usize, to: usize| -> Option<Vec<&DirectedLink>> {
             let mut links = Vec::new();
-            let mut here = to;
-            while here != from {
-                let (before, link) = routes[from][here]?;
-                links.push(&directed[link]);
-                here = before;
+            let mut here = from;
+            while here != to {
+                let link = &directed[next[here][to]?];
+                links.push(link);
+                // A circle of fixed routes leads nowhere.
+                let End::Site(there) = link.to else { return None };
+                if links.len() > sites.len() {
+                    return None;
+                }
+                here = there;
             }
             Some(links)
         };

@@ -1,0 +1,187 @@
+//! `weir lab`: paths over routers as foreign programs see them.
+
+mod support;
+
+use std::time::Duration;
+use support::lab::NamedLab;
+use support::{finish_within, need_lab, ran, start, turn, weir};
+
+/// left - one - two - right, 2 ms one way each link; what the link between the routers has is a parameter.
+fn through_two_routers(middle: &str, replies: bool) -> String {
+    format!(
+        r#"
+[lab]
+[[lab.site]]
+name = "left"
+hosts = 1
+access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
+[[lab.site]]
+name = "right"
+hosts = 1
+access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
+[[lab.router]]
+name = "one"
+replies = {replies}
+[[lab.router]]
+name = "two"
+replies = {replies}
+[[lab.link]]
+name = "west"
+between = ["left", "one"]
+rate = "1Gbit/s"
+delay = "2ms"
+[[lab.link]]
+name = "middle"
+between = ["one", "two"]
+rate = "1Gbit/s"
+delay = "2ms"
+{middle}
+[[lab.link]]
+name = "east"
+between = ["two", "right"]
+rate = "1Gbit/s"
+delay = "2ms"
+"#
+    )
+}
+
+/// The words of the line that begins with this hop's number.
+fn hop(text: &str, number: u32) -> Vec<&str> {
+    let number = number.to_string();
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(&number));
+    line.unwrap_or_else(|| panic!("no hop {number} in {text}")).split_whitespace().collect()
+}
+
+// Spec: lab.md#lab-18, lab.md#lab-19
+#[test]
+fn traceroute_shows_both_routers_and_the_host_at_their_distances_over_both_versions() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-trace", &through_two_routers("", true));
+    for (family, target, routers, host) in [
+        ("-4", "right-0", ["10.127.0.3", "10.127.0.4"], "10.64.0.2"),
+        ("-6", "right-0.v6", ["fd77:6569:7200::1:3", "fd77:6569:7200::1:4"], "fd77:6569:7200::2"),
+    ] {
+        let trace = lab.exec("left-0", &["traceroute", family, "-n", "-q", "1", "-w", "3", target]);
+        assert_eq!(trace.status, 0, "{}{}", trace.stdout, trace.stderr);
+        for (number, (address, least_ms)) in
+            [(routers[0], 4.04), (routers[1], 8.04), (host, 12.08)].into_iter().enumerate()
+        {
+            let words = hop(&trace.stdout, number as u32 + 1);
+            assert_eq!(words[1], address, "{}", trace.stdout);
+            let ms: f64 = words[2].parse().unwrap();
+            assert!(
+                (least_ms..least_ms + 1.5).contains(&ms),
+                "{ms} ms to hop {}: {}",
+                number + 1,
+                trace.stdout
+            );
+        }
+        assert_eq!(trace.stdout.lines().count(), 4, "three hops: {}", trace.stdout);
+    }
+    let named = lab.exec("left-0", &["traceroute", "-q", "1", "-w", "3", "right-0"]).stdout;
+    assert_eq!((hop(&named, 1)[1], hop(&named, 2)[1]), ("one", "two"), "routers have names: {named}");
+    let far = lab.exec("left-0", &["ping", "-c", "1", "-t", "3", "right-0"]);
+    assert!(far.stdout.contains("ttl=62"), "{}", far.stdout);
+}
+
+/// Megabits per second that iperf3 carried from left-0 to right-0 in three seconds; `None` if it did not get through.
+fn iperf(lab: &NamedLab, to: &str, name: &str) -> Option<f64> {
+    let server =
+        start(weir().args(["lab", "exec", name, "right-0", "--", "timeout", "20", "iperf3", "-s", "-1"]));
+    std::thread::sleep(Duration::from_millis(500));
+    let command = ["timeout", "8", "iperf3", "-c", to, "-t", "3", "-C", "cubic", "-J"];
+    let client = lab.exec("left-0", &command);
+    lab.exec("right-0", &["pkill", "iperf3"]);
+    finish_within(server, Duration::from_secs(25));
+    let report: serde_json::Value = serde_json::from_str(&client.stdout).ok()?;
+    Some(report["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e6)
+}
+
+// Spec: lab.md#lab-19
+#[test]
+fn a_path_mtu_is_found_where_routers_answer_and_a_black_hole_where_they_do_not() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-mtu", &through_two_routers("mtu = 1300", true));
+    for target in ["right-0", "right-0.v6"] {
+        let path = lab.exec("left-0", &["tracepath", "-n", target]);
+        assert!(
+            path.stdout.contains("pmtu 1300") && path.stdout.contains("hops 3"),
+            "{target}: {}",
+            path.stdout
+        );
+        let carried = iperf(&lab, target, "t-mtu").unwrap();
+        assert!(carried > 300.0, "{carried} Mbit/s to {target}");
+    }
+    drop(lab);
+    let hole = NamedLab::up("t-hole", &through_two_routers("mtu = 1300", false));
+    assert_eq!(
+        hole.exec("left-0", &["ping", "-c", "2", "-i", "0.1", "right-0"]).status,
+        0,
+        "small packets pass"
+    );
+    assert_ne!(
+        hole.exec("left-0", &["ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1400", "right-0"]).status,
+        0
+    );
+    let carried = iperf(&hole, "right-0", "t-hole").unwrap_or(0.0);
+    assert!(carried < 1.0, "{carried} Mbit/s through a black hole");
+    // The network engineer's repair: segments that fit.
+    let mended = hole.exec("left-0", &["ping", "-c", "1", "-M", "do", "-s", "1272", "right-0"]);
+    assert_eq!(mended.status, 0, "{}", mended.stdout);
+}
+
+// Spec: fabric.md#fabric-4
+#[test]
+fn fixed_routes_make_there_and_back_take_different_ways() {
+    need_lab();
+    let _turn = turn();
+    let text = r#"
+[lab]
+[[lab.site]]
+name = "left"
+hosts = 1
+access = { rate = "1Gbit/s", delay = "0us", mtu = 1500 }
+routes = { right = "north" }
+[[lab.site]]
+name = "right"
+hosts = 1
+access = { rate = "1Gbit/s", delay = "0us", mtu = 1500 }
+routes = { left = "south" }
+[[lab.link]]
+name = "north"
+between = ["left", "right"]
+rate = "1Gbit/s"
+delay = "20ms"
+[[lab.link]]
+name = "south"
+between = ["left", "right"]
+rate = "1Gbit/s"
+delay = "5ms"
+"#;
+    let lab = NamedLab::up("t-asymmetric", text);
+    let capture = start(weir().args([
+        "lab",
+        "capture",
+        "t-asymmetric",
+        "link.north.forward",
+        "link.south.backward",
+        "--count",
+        "6",
+        "--duration",
+        "20s",
+    ]));
+    std::thread::sleep(Duration::from_millis(500));
+    let ping = lab.exec("left-0", &["ping", "-c", "3", "-i", "0.1", "right-0"]);
+    let least: f64 =
+        ping.stdout.split("min/avg/max/mdev = ").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    assert!((25.0..26.5).contains(&least), "20 ms there and 5 ms back: {}", ping.stdout);
+    let captured = ran(finish_within(capture, Duration::from_secs(25)));
+    assert_eq!(
+        (captured.status, captured.stderr.lines().last()),
+        (0, Some("6 packets")),
+        "{}",
+        captured.stderr
+    );
+}
