@@ -3,7 +3,7 @@
 #   make demo        build, run the quickstart scenario, show the verdict and where the report is (about two minutes)
 #   make test        formatting, lints, tidy, all tests
 #   make scenarios   every scenario at full length, a verdict each (about half an hour)
-#   make bench       side by side with iperf3 and sockperf; results in bench/runs
+#   make bench       side by side with iperf3, sockperf and rattan; results in bench/runs
 #   make tidy        the house rules alone
 #   make picture     the picture of the report in the guide, drawn anew from a kept folder
 
@@ -25,7 +25,7 @@ scenarios:
 
 bench:
 	@scripts/ensure-lab
-	@scripts/install-bench-peers
+	@scripts/with-rust scripts/install-bench-peers
 	@scripts/with-rust scripts/bench
 
 tidy:

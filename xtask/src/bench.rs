@@ -1,10 +1,13 @@
 //! `cargo xtask bench`: weir beside its peers, interleaved, with intervals. `bench/README.md` says how to read it.
 
+mod fabric;
 mod groups;
 mod place;
 mod process;
-mod record;
-mod statistics;
+mod rattan;
+pub mod record;
+mod spread;
+pub mod statistics;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -21,11 +24,29 @@ pub struct Settings {
     pub out: PathBuf,
     pub weir: PathBuf,
     pub iperf3: PathBuf,
+    /// The emulator to compare with.
+    pub rattan: PathBuf,
     /// For what the programs print.
     pub scratch: PathBuf,
 }
 
 impl Settings {
+    /// The usual places: the release binary, the peers that `scripts/install-bench-peers` fetched.
+    pub fn new(workspace: &Path) -> Settings {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+        Settings {
+            rounds: None,
+            duration: Duration::from_secs(3),
+            workspace: workspace.to_owned(),
+            out: workspace.join("bench/runs"),
+            weir: target.join("release/weir"),
+            iperf3: workspace.join("target/peers/iperf3"),
+            rattan: workspace.join("target/peers/bin/rattan"),
+            scratch: target.join("bench"),
+        }
+    }
+
     pub fn rounds(&self, usual: usize) -> usize {
         self.rounds.unwrap_or(usual)
     }
@@ -34,22 +55,14 @@ impl Settings {
     pub fn shown(&self, text: &str) -> String {
         text.replace(&*self.weir.to_string_lossy(), "weir")
             .replace(&*self.iperf3.to_string_lossy(), "iperf3")
+            .replace(&*self.rattan.to_string_lossy(), "rattan")
             .replace(&*format!("{}/", self.workspace.display()), "")
     }
 }
 
 /// Runs the groups named, all if none. `Ok(false)` when one of them fails its bound.
 pub fn run(workspace: &Path, arguments: &[String]) -> Result<bool, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
-    let mut settings = Settings {
-        rounds: None,
-        duration: Duration::from_secs(3),
-        workspace: workspace.to_owned(),
-        out: workspace.join("bench/runs"),
-        weir: target.join("release/weir"),
-        iperf3: workspace.join("target/peers/iperf3"),
-        scratch: target.join("bench"),
-    };
+    let mut settings = Settings::new(workspace);
     let mut wanted = Vec::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {

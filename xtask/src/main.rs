@@ -2,6 +2,7 @@
 
 mod bench;
 mod layers;
+mod probe;
 mod tidy;
 
 use std::path::PathBuf;

@@ -108,6 +108,7 @@ pub fn environment(settings: &Settings) -> Value {
         "weir": first(&settings.weir.to_string_lossy(), &["--version"]),
         "iperf3": first(&settings.iperf3.to_string_lossy(), &["--version"]),
         "sockperf": first("sockperf", &["--version"]),
+        "rattan": first(&settings.rattan.to_string_lossy(), &["--version"]),
         "started": first("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
     })
 }

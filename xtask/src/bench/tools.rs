@@ -129,6 +129,18 @@ pub fn weir_goodput(stdout: &str) -> Result<f64, String> {
     positive("weir", &metrics, "/stream.total_goodput_bits_per_second/mean")
 }
 
+/// How many trials of the first point count.
+pub fn weir_valid_trials(stdout: &str) -> Result<u64, String> {
+    let document = json("weir", stdout)?;
+    let count = document.pointer("/points/0/valid_trials").and_then(Value::as_u64);
+    count.ok_or_else(|| "weir: no number at points[0].valid_trials".to_owned())
+}
+
+/// A statistic of a metric of the first point.
+pub fn weir_metric(stdout: &str, metric: &str, statistic: &str) -> Result<f64, String> {
+    positive("weir", &weir_metrics(stdout)?, &format!("/{metric}/{statistic}"))
+}
+
 /// Median and 99 % of the round trip, in seconds.
 pub fn weir_round_trip(stdout: &str) -> Result<(f64, f64), String> {
     let metrics = weir_metrics(stdout)?;
