@@ -4,12 +4,13 @@
 #   make test        formatting, lints, tidy, all tests
 #   make scenarios   every scenario at full length, a verdict each (about half an hour)
 #   make bench       side by side with iperf3, sockperf and rattan; results in bench/runs
+#   make accuracy    the lab against its own ground truth: writes docs/guide/lab-accuracy.md (about a quarter of an hour)
 #   make tidy        the house rules alone
 #   make picture     the picture of the report in the guide, drawn anew from a kept folder
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test bench scenarios tidy picture build
+.PHONY: demo test bench accuracy scenarios tidy picture build
 
 demo:
 	@scripts/ensure-lab
@@ -27,6 +28,10 @@ bench:
 	@scripts/ensure-lab
 	@scripts/with-rust scripts/install-bench-peers
 	@scripts/with-rust scripts/bench
+
+accuracy:
+	@scripts/ensure-lab
+	@scripts/with-rust scripts/accuracy
 
 tidy:
 	@scripts/ensure-build

@@ -1,5 +1,7 @@
-//! Housekeeping of the workspace: `cargo xtask tidy` keeps its rules, `cargo xtask bench` measures against peers.
+//! Housekeeping of the workspace: `cargo xtask tidy` keeps its rules, `cargo xtask bench` measures against peers,
+//! `cargo xtask accuracy` measures the lab against its own ground truth.
 
+mod accuracy;
 mod bench;
 mod layers;
 mod probe;
@@ -9,7 +11,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy
-       cargo xtask bench [--rounds N] [--duration SECONDS] [--out DIR] [--list] [NAME…]";
+       cargo xtask bench [--rounds N] [--duration SECONDS] [--out DIR] [--list] [NAME…]
+       cargo xtask accuracy [--quick] [--out FILE] [--seed N] [--list] [PART…]";
 
 /// The folder that holds the workspace, wherever cargo was called from.
 fn workspace() -> PathBuf {
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("tidy") if arguments.len() == 1 => tidy::run(&workspace()),
         Some("bench") => bench::run(&workspace(), &arguments[1..]),
+        Some("accuracy") => accuracy::run(&workspace(), &arguments[1..]),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
