@@ -23,6 +23,9 @@ pub const CONNECT: &str = "connect";
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long after the start an acceptor waits for flows; all should be there before.
 const LATE_LIMIT: Duration = Duration::from_secs(1);
+/// How soon a client over UDP that asks again is heard, and how soon associations are collected: well within the time from
+/// the order to start to the start.
+const AGAIN: Duration = Duration::from_millis(5);
 /// Flows of a scenario's step belong to no session: the run's key says enough.
 const NO_TOKEN: Token = [0; 16];
 /// A flow's connection, and its copy that a watch may hold.
@@ -127,6 +130,8 @@ struct Arrivals<C> {
 struct Shared<C> {
     arrivals: Mutex<Arrivals<C>>,
     changed: Condvar,
+    /// The start is near: what has come is collected.
+    wanted: AtomicBool,
     unwanted: AtomicBool,
 }
 
@@ -190,6 +195,7 @@ impl<C: Send + 'static> Acceptor<C> {
         let shared = Arc::new(Shared {
             arrivals: Mutex::new(Arrivals { streams: BTreeMap::new(), broken: None }),
             changed: Condvar::new(),
+            wanted: AtomicBool::new(false),
             unwanted: AtomicBool::new(false),
         });
         let thread = std::thread::Builder::new().name("weir-accept".to_owned()).spawn({
@@ -214,6 +220,7 @@ impl<C> Acceptor<C> {
     /// Waits until every flow has come. Errors name those that have not, a second after `deadline` at the latest.
     pub fn collect(mut self, deadline: Instant) -> Result<Vec<Flow<C>>, WorkloadError> {
         let deadline = deadline + LATE_LIMIT;
+        self.shared.wanted.store(true, Ordering::Relaxed);
         let mut arrivals = self.shared.arrivals();
         while arrivals.streams.len() < self.expected.len() && arrivals.broken.is_none() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -286,14 +293,26 @@ fn accept_all(
     Ok(())
 }
 
+/// Holds the associations until they are collected: a client that did not hear that it was let in asks again at its own
+/// socket, where nobody else listens before the start.
 fn hear_all(mut gate: UdpGate, expected: Vec<u32>, shared: &Shared<Association>) -> std::io::Result<()> {
     let mut missing: BTreeSet<u32> = expected.into_iter().collect();
-    while !missing.is_empty() && !shared.unwanted.load(Ordering::Relaxed) {
+    let mut held: Vec<(u32, Association)> = Vec::with_capacity(missing.len());
+    while !shared.unwanted.load(Ordering::Relaxed) {
         let expects = |token: &Token, flow| *token == NO_TOKEN && missing.contains(&flow);
-        if let Some(arrival) = gate.next(NOTICE, expects)? {
+        if let Some(arrival) = gate.next(AGAIN, expects)? {
             missing.remove(&arrival.flow);
-            shared.arrivals().streams.insert(arrival.flow, arrival.association);
+            held.push((arrival.flow, arrival.association));
+        }
+        for (_, association) in &held {
+            association.answer_again()?;
+        }
+        if shared.wanted.load(Ordering::Relaxed) {
+            shared.arrivals().streams.extend(held.drain(..));
             shared.changed.notify_all();
+            if missing.is_empty() {
+                return Ok(());
+            }
         }
     }
     Ok(())

@@ -46,6 +46,23 @@ impl Association {
         again
     }
 
+    /// Answers a peer that did not hear that it was let in, while no messages are expected yet; never blocks, and leaves the
+    /// socket non-blocking.
+    pub fn answer_again(&self) -> io::Result<()> {
+        self.socket.set_nonblocking(true)?;
+        let mut bytes = [0; OPENING_BYTES + 1];
+        for _ in 0..BURST {
+            match self.socket.recv(&mut bytes) {
+                Ok(count) => {
+                    self.reopened(&bytes[..count]);
+                }
+                Err(error) if is_peers(&error) => {}
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
     /// The message's header when it belongs to this association.
     pub fn header(&self, datagram: &[u8]) -> Option<Header> {
         Header::read(datagram).filter(|header| header.tag == self.tag)
@@ -478,6 +495,30 @@ mod tests {
         let began = Instant::now();
         assert!(open(address, [0; 16], 0, None, Duration::from_millis(120)).is_err());
         assert!(began.elapsed() < LIMIT);
+    }
+
+    // Spec: net-protocol.md#datagrams-4
+    #[test]
+    fn a_client_that_did_not_hear_the_answer_hears_the_same_when_it_asks_again() {
+        let (mut gate, address) = gate(None);
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(address).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut knock = Knock::new([4; 16], 1, [9; 32]);
+        let mut bytes = [0; 200];
+        client.send(&knock.to_send()).unwrap();
+        assert!(gate.next(Duration::from_millis(5), |_, _| true).unwrap().is_none());
+        let count = client.recv(&mut bytes).unwrap();
+        assert_eq!(knock.on_datagram(&bytes[..count], None), Heard::Challenged);
+        client.send(&knock.to_send()).unwrap();
+        let arrival = gate.next(LIMIT, |_, _| true).unwrap().unwrap();
+        let lost = client.recv(&mut bytes).unwrap();
+        let first = bytes[..lost].to_vec();
+        client.send(&knock.to_send()).unwrap();
+        arrival.association.answer_again().unwrap();
+        let count = client.recv(&mut bytes).unwrap();
+        assert_eq!(bytes[..count], first);
+        assert_eq!(knock.on_datagram(&bytes[..count], None), Heard::Open(arrival.association.tag));
     }
 
     #[test]

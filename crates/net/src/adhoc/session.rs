@@ -15,6 +15,7 @@ use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
 use weir_transport::deadline::Deadline;
 use weir_transport::handshake::Token;
+use weir_transport::udp::Association;
 use weir_transport::{key, read_frame, write_frame};
 
 /// Time a client has for each thing it has to say.
@@ -26,6 +27,8 @@ const START_MAX: Duration = Duration::from_secs(5);
 /// A session ends so long after its planned end, drained or not.
 const AFTER_MAX: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(50);
+/// How soon a client over UDP that asks again is heard.
+const AGAIN: Duration = Duration::from_millis(5);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Session<'a> {
@@ -77,6 +80,9 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         return session.refuse(&format!("refused by the server: {error}"));
     }
     let flows = connect(&session, &job)?;
+    if let Flows::Datagrams(flows) = &flows {
+        hear_again(&session, flows)?;
+    }
     let in_ns = match session.receive()? {
         FromClient::Start { in_ns } => Duration::from_nanos(in_ns).min(START_MAX),
         _ => return session.refuse("the flows are connected; a start was expected"),
@@ -132,6 +138,21 @@ fn connect(session: &Session<'_>, job: &Job) -> Result<Flows, AdhocError> {
     }
     session.send(&FromServer::Connected, PATIENCE)?;
     Ok(if datagrams { Flows::Datagrams(associations) } else { Flows::Streams(streams) })
+}
+
+/// Until the client says its next word: it may not have heard over UDP that it was let in, and asks again.
+fn hear_again(session: &Session<'_>, flows: &[Flow<Association>]) -> Result<(), AdhocError> {
+    let broken = |error: std::io::Error| AdhocError::new(format!("the session broke: {error}"));
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if poll::wait(session.stream.as_fd(), Interest::Readable, AGAIN).map_err(broken)? {
+            return Ok(());
+        }
+        for flow in flows {
+            flow.stream.answer_again().map_err(broken)?;
+        }
+    }
+    Ok(())
 }
 
 fn collect(
