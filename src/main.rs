@@ -1,6 +1,8 @@
 //! `weir`: builds, loads and proves a data path. Parses, dispatches, and turns the verdict into an exit status.
 
 mod commands;
+mod doctor;
+mod machine;
 mod registry;
 mod run;
 

@@ -21,15 +21,15 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
     };
     let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
     // Metrics that every step has, whatever its workload.
-    let metrics = weir_telemetry::METRICS;
-    all.push(WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics });
+    let beside = |metrics| WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics };
+    all.extend(weir_telemetry::METRICS.iter().copied().map(beside));
     all
 }
 
 /// Every metric that can be emitted: the workloads' own, and those of the run around them.
 #[cfg(feature = "lab")]
 pub fn metrics() -> Vec<Metric> {
-    let mut all: Vec<Metric> = weir_telemetry::METRICS.to_vec();
+    let mut all: Vec<Metric> = weir_telemetry::METRICS.iter().copied().flatten().copied().collect();
     for entry in workloads() {
         for metric in entry.build.metrics() {
             if !all.iter().any(|known| known.name == metric.name) {

@@ -54,6 +54,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
         start: StepStart::After(None),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
         data_ports: &BTreeMap::new(),
+        samplers: vec!["stack".to_owned(), "what-nobody-has".to_owned()],
     };
     let key = "00112233445566778899aabbccddeeff";
     let results = run_trial(&mut fleet, &[job], key, 1, &mut Quiet);
@@ -71,6 +72,15 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
         goodputs.clone().count() == 3
             && goodputs.clone().all(|row| matches!(row.value, Observed::Value(rate) if rate > 1e6))
     );
+    // Beside the load each agent watched its own host; this machine is both.
+    for outcome in &results[0].outcomes {
+        let name = format!("host.{}", outcome.host);
+        let sent =
+            outcome.series.iter().find(|it| it.entity == name && it.name == "stack.sent_segments").unwrap();
+        let grown = sent.value.last().unwrap() - sent.value[0];
+        assert!(grown > 100.0, "{name} sent {grown} segments");
+        assert!(outcome.series.iter().any(|it| it.entity == name && it.name == "telemetry.cpu_seconds"));
+    }
     fleet.disband();
 }
 

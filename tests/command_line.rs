@@ -128,3 +128,57 @@ fn completions_and_manual_pages_come_from_the_same_source() {
     assert_eq!(run(&["generate", "man", folder.path().to_str().unwrap()]).status, 0);
     assert!(folder.path().join("weir-run.1").exists());
 }
+
+#[test]
+fn the_doctor_prints_one_document_whose_status_agrees_with_the_exit_status() {
+    let ran = run(&["doctor", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
+    assert_eq!(document["schema"], "weir.doctor/1");
+    let findings = document["findings"].as_array().unwrap();
+    let problems = findings.iter().filter(|it| it["severity"] == "problem").count();
+    assert_eq!(ran.status, if problems > 0 { 2 } else { 0 }, "{document:#}");
+    assert_eq!(document["status"] == "problem", problems > 0, "{document:#}");
+    let guide = fs::read_to_string(support::repository().join("docs/guide/doctor.md")).unwrap();
+    for finding in findings {
+        let name = finding["name"].as_str().unwrap();
+        assert!(guide.contains(&format!("`{name}`")), "the guide says nothing of {name}");
+        assert!(finding["text"].as_str().is_some_and(|text| !text.is_empty()), "{finding}");
+    }
+    let text = run(&["doctor"]).stdout;
+    assert!(text.contains("labs can"), "{text}");
+    for line in text.lines().filter(|line| !line.trim_start().starts_with('$')) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn the_doctor_works_without_privileges_and_says_that_labs_need_root() {
+    if std::process::Command::new("id").arg("-u").output().is_ok_and(|it| it.stdout != b"0\n") {
+        let ran = run(&["doctor"]);
+        assert_eq!(ran.status, 2, "{}", ran.stdout);
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_weir");
+    // The build folder may be closed to others; a copy is not.
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let copy = folder.path().join("weir");
+    fs::copy(program, &copy).unwrap();
+    let open = |path: &std::path::Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    open(folder.path());
+    open(&copy);
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(["doctor", "--json"]);
+    let output = command.output().expect("setpriv is there");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(output.status.code(), Some(2), "{document:#}");
+    let problem =
+        document["findings"].as_array().unwrap().iter().find(|it| it["severity"] == "problem").unwrap();
+    assert_eq!(
+        (problem["name"].as_str(), problem["mend"].as_str()),
+        (Some("privilege"), Some("sudo weir doctor"))
+    );
+}

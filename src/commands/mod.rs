@@ -5,6 +5,7 @@ mod agent;
 mod capture;
 #[cfg(feature = "lab")]
 mod check;
+mod doctor;
 mod explain;
 pub mod export;
 #[cfg(feature = "generate")]
@@ -49,6 +50,7 @@ pub enum Command {
     Net(net::Args),
     Report(report::Args),
     Export(export::Args),
+    Doctor(doctor::Args),
     Agent(agent::Args),
     #[cfg(feature = "generate")]
     Generate(generate::Args),
@@ -69,6 +71,7 @@ impl Command {
             Command::Net(args) => net::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Export(args) => export::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Agent(args) => agent::run(&args),
             #[cfg(feature = "generate")]
             Command::Generate(args) => generate::run(&args),

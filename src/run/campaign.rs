@@ -42,6 +42,8 @@ pub struct Campaign<'a> {
     program: PathBuf,
     key: String,
     writer: Writer,
+    /// As it was before anything began.
+    environment: serde_json::Map<String, serde_json::Value>,
     stage: Option<Stage>,
     next_task: u64,
     /// Configuration of the ssh client instead of the user's own.
@@ -105,13 +107,15 @@ impl<'a> Campaign<'a> {
         writer.scenario_toml(&plan.resolved)?;
         writer.plan(&plan_record(plan))?;
         writer.metrics(&crate::registry::metrics())?;
-        writer.environment(&environment::read(&[]))?;
+        let environment = environment::read();
+        writer.environment(&environment::with_lab(&environment, &[]))?;
         Ok(Campaign {
             plan,
             workloads,
             program,
             key,
             writer,
+            environment,
             stage: None,
             next_task: 1,
             ssh_configuration: None,
@@ -279,7 +283,7 @@ impl<'a> Campaign<'a> {
             let options = weir_lab::Options { seed, exe: self.program.clone() };
             let lab = Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
             if !self.resumed {
-                self.writer.environment(&environment::read(lab.notes()))?;
+                self.writer.environment(&environment::with_lab(&self.environment, lab.notes()))?;
             }
             let topology = configuration.topology.clone();
             self.stage = Some(Stage { topology, hosts: None, lab: Some(lab), fleet: Fleet::default() });
@@ -336,6 +340,15 @@ impl<'a> Campaign<'a> {
     }
 }
 
+/// What the agents watch: on real hosts everything, in a lab what a namespace has of its own.
+fn samplers(configuration: &Configuration) -> Vec<String> {
+    let all: Vec<&str> = match configuration.hosts {
+        Some(_) => weir_telemetry::SAMPLERS.iter().map(|entry| entry.name).collect(),
+        None => weir_telemetry::OF_NAMESPACE.to_vec(),
+    };
+    all.into_iter().map(str::to_owned).collect()
+}
+
 fn job<'a>(
     workloads: &'static [WorkloadEntry],
     configuration: &Configuration,
@@ -362,6 +375,7 @@ fn job<'a>(
         start: step.start.clone(),
         estimate: estimate(workloads, configuration, step)?,
         data_ports,
+        samplers: samplers(configuration),
     })
 }
 

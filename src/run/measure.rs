@@ -1,11 +1,11 @@
 //! From the samples of a trial to rows and to the facts that name the limiting factor.
 
 use weir_core::Instant;
-use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, TransportFacts};
+use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, StackFacts};
 use weir_core::fabric_page;
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::topology::{DirectedLink, Topology};
-use weir_seams::workload::{FaultWindow, Outcome};
+use weir_seams::workload::{Derived, FaultWindow, Outcome};
 
 /// A stretch of time in nanoseconds from the trial's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +13,14 @@ pub struct Window {
     pub start_ns: i64,
     pub end_ns: i64,
 }
+
+/// Counters of a port, `port.…_packets`, by what they say of a path.
+const BY_QUEUES: &[&str] = &["dropped_queue", "dropped_buffer", "dropped_early"];
+const ON_THE_WIRE: &[&str] = &["dropped_loss", "dropped_burst_loss", "dropped_rule"];
+const IN_OUTAGES: &[&str] = &["dropped_outage"];
+const UNFIT: &[&str] = &["dropped_mtu", "dropped_hop_limit"];
+const CORRUPTED: &[&str] = &["corrupted"];
+const REORDERED: &[&str] = &["reordered"];
 
 /// What is known of a step when its trial is over.
 pub struct Measured<'a> {
@@ -23,6 +31,8 @@ pub struct Measured<'a> {
     pub steady: Window,
     /// Timestamps from the trial's start.
     pub series: &'a [Series],
+    /// What samplers on the step's hosts gathered.
+    pub of_hosts: &'a [Series],
     pub faults: &'a [FaultWindow],
     pub outcomes: &'a [Outcome],
     /// Lateness histograms of the fabric's page before and after.
@@ -30,28 +40,8 @@ pub struct Measured<'a> {
     pub core_count: usize,
 }
 
-/// A cumulative counter's growth within a window and the time it was really observed over; `None` with fewer than two
-/// samples in it.
 fn growth(series: &Series, window: Window) -> Option<(f64, f64)> {
-    let first = series.t_ns.partition_point(|t| *t < window.start_ns);
-    let end = series.t_ns.partition_point(|t| *t <= window.end_ns);
-    let last = end.checked_sub(1)?;
-    if last <= first {
-        return None;
-    }
-    let seconds = (series.t_ns[last] - series.t_ns[first]) as f64 / 1e9;
-    Some((series.value[last] - series.value[first], seconds))
-}
-
-/// A cumulative counter's growth over a window whose edges lie between samples: counted from the last sample before to
-/// the first after.
-fn growth_around(series: &Series, window: Window) -> f64 {
-    let first = series.t_ns.partition_point(|t| *t <= window.start_ns).saturating_sub(1);
-    let last = series.t_ns.partition_point(|t| *t < window.end_ns).min(series.t_ns.len().saturating_sub(1));
-    match (series.value.get(first), series.value.get(last)) {
-        (Some(before), Some(after)) => after - before,
-        _ => 0.0,
-    }
+    series.growth(window.start_ns, window.end_ns)
 }
 
 impl Measured<'_> {
@@ -71,7 +61,7 @@ impl Measured<'_> {
             if let Some(load) = port.load_ratio {
                 row(&link.name, "port.load_ratio", load);
             }
-            let dropped = port.dropped_queue + port.dropped_loss + port.dropped_outage;
+            let dropped = port.dropped_queue + port.dropped_loss + port.dropped_outage + port.dropped_unfit;
             row(&link.name, "port.dropped_packets", dropped as f64);
             if let Some((mean, _)) = self.queue(&link, self.steady) {
                 row(&link.name, "port.queue_bytes", mean);
@@ -90,6 +80,10 @@ impl Measured<'_> {
         if let (Some(first), Some(last)) = (starts.clone().min(), starts.max()) {
             row("trial", "control.start_spread_seconds", (last - first) as f64 / 1e9);
         }
+        let edges = |window: Window| [window.start_ns, window.end_ns];
+        for series in [self.series, self.of_hosts] {
+            rows.extend(weir_telemetry::rows(series, edges(self.whole), edges(self.steady)));
+        }
         if let Some(histogram) = self.lateness_histogram() {
             let (entity, metric) = ("trial".to_owned(), "fabric.lateness_seconds".to_owned());
             rows.push(Row { entity, metric, value: Observed::Histogram(histogram) });
@@ -98,7 +92,7 @@ impl Measured<'_> {
     }
 
     /// Everything the limiting factor is named from.
-    pub fn facts(&self, transport: Option<TransportFacts>, in_lab: bool) -> Facts {
+    pub fn facts(&self, derived: &Derived, in_lab: bool) -> Facts {
         let links = self.topology.directed_links();
         let mut on_path: Vec<usize> = Vec::new();
         let mut one_way_seconds = f64::INFINITY;
@@ -117,8 +111,10 @@ impl Measured<'_> {
             Some(quantile(before, after, 0.99)? / 1e9)
         };
         Facts {
-            transport,
+            transport: derived.transport,
+            generator: derived.generator,
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
+            stack: self.stack(),
             emulator: in_lab.then(|| EmulatorFacts {
                 lateness_seconds: lateness(fabric_page::lateness_quantile_ns),
                 lateness_seconds_least: lateness(fabric_page::lateness_quantile_least_ns),
@@ -127,7 +123,19 @@ impl Measured<'_> {
                 machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
-            generator: None,
+        }
+    }
+
+    /// Over all hosts of the step.
+    fn stack(&self) -> StackFacts {
+        let sum = |name: &str| {
+            let of_all = self.of_hosts.iter().filter(|series| series.name == name);
+            let grown = of_all.filter_map(|it| it.growth_around(self.steady.start_ns, self.steady.end_ns));
+            grown.sum::<f64>() as u64
+        };
+        StackFacts {
+            out_of_order_segments: sum("stack.out_of_order_segments"),
+            reordering_count: sum("stack.reordering_count"),
         }
     }
 
@@ -137,15 +145,31 @@ impl Measured<'_> {
             let (bytes, seconds) = growth(sent, self.steady)?;
             Some(bytes * 8.0 / (rate.as_f64() * seconds))
         });
-        let dropped = |name: &str| {
-            self.find(&link.name, name).map_or(0.0, |series| growth_around(series, self.whole)) as u64
+        let grown = |window: Window, kinds: &[&str]| -> u64 {
+            let of_kinds =
+                kinds.iter().filter_map(|kind| self.find(&link.name, &format!("port.{kind}_packets")));
+            let counts = of_kinds.filter_map(|it| it.growth_around(window.start_ns, window.end_ns));
+            counts.sum::<f64>() as u64
         };
+        let queue_seconds = link
+            .rate
+            .zip(self.queue(link, self.steady))
+            .map_or(0.0, |(rate, (mean, _))| mean * 8.0 / rate.as_f64());
         Some(PortFacts {
             name: link.name.clone(),
             load_ratio,
-            dropped_queue: dropped("port.dropped_queue_packets"),
-            dropped_loss: dropped("port.dropped_loss_packets"),
-            dropped_outage: dropped("port.dropped_outage_packets"),
+            dropped_queue: grown(self.whole, BY_QUEUES),
+            dropped_loss: grown(self.whole, ON_THE_WIRE),
+            dropped_outage: grown(self.whole, IN_OUTAGES),
+            dropped_unfit: grown(self.whole, UNFIT),
+            corrupted: grown(self.whole, CORRUPTED),
+            reordered_steady: grown(self.steady, REORDERED),
+            dropped_queue_steady: grown(self.steady, BY_QUEUES),
+            dropped_otherwise_steady: [ON_THE_WIRE, IN_OUTAGES, UNFIT, CORRUPTED]
+                .into_iter()
+                .map(|kinds| grown(self.steady, kinds))
+                .sum(),
+            queue_seconds,
             missed_rate_ratio: self.missed_rate(link, sent).unwrap_or(0.0),
         })
     }
@@ -243,36 +267,5 @@ pub fn to_trial_clock(series: &mut [Series], trial_start: Instant) {
     let start = i64::try_from(trial_start.as_ns()).unwrap_or(i64::MAX);
     for t in series.iter_mut().flat_map(|series| &mut series.t_ns) {
         *t -= start;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counter(value_per_second: f64) -> Series {
-        let t_ns: Vec<i64> = (0..=100).map(|step| step * 10_000_000).collect();
-        let value = t_ns.iter().map(|t| *t as f64 / 1e9 * value_per_second).collect();
-        Series { t_ns, value, cumulative: true, ..Series::default() }
-    }
-
-    #[test]
-    fn growth_is_taken_over_the_time_really_observed() {
-        let (grown, seconds) =
-            growth(&counter(1000.0), Window { start_ns: 105_000_000, end_ns: 899_000_000 }).unwrap();
-        assert!((seconds - 0.78).abs() < 1e-9, "{seconds}");
-        assert!((grown / seconds - 1000.0).abs() < 1e-6);
-        assert_eq!(growth(&counter(1.0), Window { start_ns: 1, end_ns: 2 }), None);
-    }
-
-    #[test]
-    fn a_count_between_two_samples_is_not_lost_at_the_edges() {
-        let mut drops = counter(0.0);
-        for value in drops.value.iter_mut().skip(50) {
-            *value = 7.0;
-        }
-        // The seven fell between the samples at 490 and 500 ms.
-        assert_eq!(growth_around(&drops, Window { start_ns: 495_000_000, end_ns: 496_000_000 }), 7.0);
-        assert_eq!(growth_around(&drops, Window { start_ns: 510_000_000, end_ns: 600_000_000 }), 0.0);
     }
 }

@@ -1,6 +1,6 @@
 //! One trial of one configuration: faults on time, samplers around it, and records of its steps.
 
-use crate::run::environment::core_count;
+use crate::machine::core_count;
 use crate::run::faults::{Occurrence, occurrences};
 use crate::run::measure::{Measured, Window, to_trial_clock};
 use crate::run::progress::Progress;
@@ -8,15 +8,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
-use weir_core::evidence::{Facts, limiting_factor};
+use weir_core::evidence::limiting_factor;
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_core::{Instant, Values};
 use weir_lab::Lab;
-use weir_seams::sampler::Sampler;
+use weir_seams::sampler::{Sampler, SamplerTarget};
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
-use weir_telemetry::cpu::{CoreSampler, ProcessSampler};
 use weir_telemetry::{PortSampler, Schedule};
 
 /// Samples of one series a trial at most; a longer trial is sampled more coarsely.
@@ -177,10 +176,12 @@ fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Du
     processes.push(("fabric".to_owned(), lab.fabric_pid()));
     processes.push(("coordinator".to_owned(), std::process::id()));
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
-    let mut all: Vec<(Duration, Box<dyn Sampler>)> = vec![
-        (spread(Duration::from_millis(100), 12), Box::new(CoreSampler::default())),
-        (spread(Duration::from_millis(100), processes.len()), Box::new(ProcessSampler::new(&processes))),
-    ];
+    let count = processes.len();
+    let target = SamplerTarget { processes, host: String::new() };
+    // Interfaces and TCP counters are each host's own: its agent reads them.
+    let of_machine = ["cpu", "process", "softirq", "memory", "disk"].map(str::to_owned);
+    let every = spread(weir_telemetry::HOST_INTERVAL, count);
+    let mut all = weir_telemetry::build(&of_machine, &target, every);
     // Without descriptors left the links' series are missing, and what is not measured is left out of the records.
     if let Ok(page) = lab.page().try_clone() {
         let ports = PortSampler::new(Box::new(move |word| page.get(word)), names);
@@ -196,7 +197,7 @@ pub fn run(
     fleet: &mut Fleet,
     progress: &mut Progress,
 ) -> TrialOutput {
-    let schedule = Schedule::start(samplers(lab.as_deref(), fleet, input));
+    let schedule = Schedule::start("machine", samplers(lab.as_deref(), fleet, input));
     let count = input.jobs.len();
     let mut watch = Watch {
         input,
@@ -354,6 +355,7 @@ fn record_step(
     for outcome in &mut result.outcomes {
         to_trial_clock(&mut outcome.series, trial_start);
     }
+    let of_hosts = take_host_series(&mut result);
     let of_step: Vec<FaultWindow> = faults
         .iter()
         .filter(|fault| fault.start_ns < whole.end_ns && fault.end_ns > whole.start_ns)
@@ -367,16 +369,13 @@ fn record_step(
         whole,
         steady: steady_window(&step.values, job.estimate, whole),
         series,
+        of_hosts: &of_hosts,
         faults: &of_step,
         outcomes: &result.outcomes,
         lateness,
         core_count: core_count(),
     };
-    let facts = Facts {
-        generator: derived.generator,
-        ..measured.facts(derived.transport, input.configuration.hosts.is_none())
-    };
-    let factor = limiting_factor(&facts);
+    let factor = limiting_factor(&measured.facts(&derived, input.configuration.hosts.is_none()));
     let not_granted =
         result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));
     let not_granted: BTreeSet<String> = not_granted.collect();
@@ -411,7 +410,8 @@ fn record_step(
     };
     let own = result.outcomes.iter_mut().flat_map(|outcome| std::mem::take(&mut outcome.series));
     output.samples.extend(own.chain(derived.series).map(sample));
-    output.samples.extend(series.iter().filter_map(|all| cut(all, whole)).map(sample));
+    let around = series.iter().chain(&of_hosts);
+    output.samples.extend(around.filter_map(|all| cut(all, whole)).map(sample));
     output.records.push(TrialRecord {
         point: step.point.clone(),
         configuration: input.configuration.id.clone(),
@@ -441,14 +441,31 @@ fn other_congestion<'a>(
     })
 }
 
-/// The part of a series that belongs to a step; `None` when nothing happened in it.
+/// Takes what samplers gathered on the hosts out of the outcomes. A host that has two parts in a step was watched twice, and
+/// the first is kept.
+fn take_host_series(result: &mut StepResult) -> Vec<Series> {
+    let mut known = BTreeSet::new();
+    let mut taken = Vec::new();
+    for outcome in &mut result.outcomes {
+        let (of_host, own) =
+            std::mem::take(&mut outcome.series).into_iter().partition(|it| it.entity.starts_with("host."));
+        outcome.series = own;
+        let fresh: Vec<Series> = of_host;
+        let new = |series: &Series| known.insert((series.entity.clone(), series.name.clone()));
+        taken.extend(fresh.into_iter().filter(new));
+    }
+    taken
+}
+
+/// The part of a series that belongs to a step; `None` when it says nothing: a counter that stood still.
 fn cut(series: &Series, window: Window) -> Option<Series> {
     let first = series.t_ns.partition_point(|t| *t < window.start_ns);
     // A step that broke off before its start has a window that ends before it begins.
     let end = series.t_ns.partition_point(|t| *t <= window.end_ns).max(first);
     let value = &series.value[first..end];
     let idle = value.iter().all(|it| it.to_bits() == value[0].to_bits());
-    (end > first && !(idle && series.name.starts_with("port."))).then(|| Series {
+    let silent = idle && (series.cumulative || series.name.starts_with("port."));
+    (end > first && !silent).then(|| Series {
         t_ns: series.t_ns[first..end].to_vec(),
         value: value.to_vec(),
         ..Series { t_ns: Vec::new(), value: Vec::new(), ..series.clone() }

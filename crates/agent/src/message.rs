@@ -41,8 +41,14 @@ pub enum ToAgent {
     Hello { protocol: u32, version: String, schema: String, host: String },
     /// Bind, connect, allocate.
     Prepare { task: u64, assignment: Box<Assignment> },
-    /// Begin at this instant of the host's monotonic clock.
-    Start { task: u64, at_ns: u64 },
+    /// Begin at this instant of the host's monotonic clock. Until the task is done these samplers (by name) watch the host; what
+    /// they gathered comes with the task's outcome.
+    Start {
+        task: u64,
+        at_ns: u64,
+        #[serde(default)]
+        samplers: Vec<String>,
+    },
     /// End the load now, drain, report.
     Stop { task: u64 },
     /// Give up; nothing will be kept.

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use weir_core::Instant;
+use weir_seams::sampler::SamplerTarget;
 use weir_seams::workload::{Control, Task, WorkloadEntry, WorkloadError};
 use weir_sys::clock::monotonic;
+use weir_telemetry::Schedule;
 use weir_transport::frame::{read_frame, write_frame};
 
 /// Most tasks at once; a scenario has a handful of steps.
@@ -22,6 +24,8 @@ enum Slot {
 }
 
 struct Shared<W: Write + Send> {
+    /// This host's name in records.
+    host: String,
     output: Mutex<W>,
     tasks: Mutex<BTreeMap<u64, Slot>>,
     /// Set when the coordinator is gone or said `Bye`.
@@ -70,20 +74,22 @@ where
     R: Read,
     W: Write + Send + 'static,
 {
-    let shared = Arc::new(Shared {
+    let mut shared = Shared {
+        host: String::new(),
         output: Mutex::new(output),
         tasks: Mutex::default(),
         ended: AtomicBool::new(false),
         asked_ns: AtomicU64::new(0),
-    });
+    };
     match read_frame::<ToAgent>(&mut input, TO_AGENT_BYTES_MAX) {
-        Ok(Some(ToAgent::Hello { protocol, version, schema, .. })) => {
+        Ok(Some(ToAgent::Hello { protocol, version, schema, host })) => {
             if let Some(text) =
                 message::mismatch(protocol, &version, &schema, ["at the coordinator", "at the agent"])
             {
                 shared.say(&FromAgent::Refused { text });
                 return 2;
             }
+            shared.host = host;
         }
         Ok(Some(_)) => {
             shared.say(&FromAgent::Refused { text: "the first message was not a hello".to_owned() });
@@ -97,6 +103,7 @@ where
             return 2;
         }
     }
+    let shared = Arc::new(shared);
     shared.say(&FromAgent::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -146,7 +153,9 @@ fn obey<R: Read, W: Write + Send + 'static>(
                     Err(error) => shared.failed(task, error),
                 });
             }
-            Ok(Some(ToAgent::Start { task, at_ns })) => start(shared, task, Instant::from_ns(at_ns)),
+            Ok(Some(ToAgent::Start { task, at_ns, samplers })) => {
+                start(shared, task, Instant::from_ns(at_ns), &samplers);
+            }
             Ok(Some(ToAgent::Stop { task })) => steer(shared, task, Control::stop),
             Ok(Some(ToAgent::Abort { task })) => {
                 steer(shared, task, Control::abort);
@@ -188,7 +197,7 @@ fn steer<W: Write + Send>(shared: &Shared<W>, task: u64, order: fn(&Control)) {
     }
 }
 
-fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Instant) {
+fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Instant, samplers: &[String]) {
     let control = Control::new(at);
     let ready = {
         let mut tasks = shared.tasks();
@@ -211,6 +220,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
         });
         return;
     };
+    let watch = watch(&shared.host, samplers);
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         // A panic in a workload is our bug; it must fail its trial and not the agent.
@@ -220,6 +230,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
                 if let Some(began) = control.began() {
                     outcome.started_ns = began.as_ns();
                 }
+                outcome.series.extend(watch.map(Schedule::finish).unwrap_or_default());
                 shared.tasks().remove(&task);
                 shared.say(&FromAgent::Finished { task, outcome: Box::new(outcome) });
             }
@@ -228,6 +239,14 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
                 .failed(task, WorkloadError::stop("the workload panicked: a bug in weir; please report it")),
         }
     });
+}
+
+/// The samplers that watch this host while a task runs.
+fn watch(host: &str, names: &[String]) -> Option<Schedule> {
+    let target =
+        SamplerTarget { host: host.to_owned(), processes: vec![(host.to_owned(), std::process::id())] };
+    let samplers = weir_telemetry::build(names, &target, weir_telemetry::HOST_INTERVAL);
+    (!samplers.is_empty()).then(|| Schedule::start(&format!("host.{host}"), samplers))
 }
 
 fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {

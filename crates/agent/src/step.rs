@@ -38,6 +38,8 @@ pub struct StepJob<'a> {
     pub estimate: Estimate,
     /// Where the tasks of a host may listen, by host name; any free port where nothing is said.
     pub data_ports: &'a BTreeMap<String, PortRange>,
+    /// Samplers that each agent runs while its part of the step does.
+    pub samplers: Vec<String>,
 }
 
 /// What came of a step.
@@ -312,7 +314,8 @@ impl Trial<'_> {
                 continue;
             };
             let at_ns = clock.to_host(at).as_ns();
-            self.fleet.tell(&assignment.host, &ToAgent::Start { task: *task, at_ns });
+            let samplers = step.job.samplers.clone();
+            self.fleet.tell(&assignment.host, &ToAgent::Start { task: *task, at_ns, samplers });
         }
         step.result.started = Some(at);
         step.phase = Phase::Running {

@@ -184,6 +184,7 @@ fn run_steps(names: &[&str], observer: &mut Quiet) -> Vec<StepResult> {
             start: StepStart::After(index.checked_sub(1)),
             estimate: Fake.estimate(&values, 1, Duration::ZERO).unwrap(),
             data_ports: &any_port,
+            samplers: Vec::new(),
         })
         .collect();
     run_trial(&mut fleet, &jobs, "00", 1, observer)

@@ -1,11 +1,19 @@
 //! Names the limiting factor of a trial from what was counted.
 //!
-//! The rules are tried in a fixed order and the first that holds names the factor: what disqualifies the measurement
-//! itself, then a full link, then a closed window, then loss. Everything else is `unknown`, with what was seen.
+//! The rules of `docs/specs/evidence.md` are tried in a fixed order and the first that holds names the factor: what
+//! disqualifies the measurement itself, then a reader that holds back, a full link, the two ends, what the path did to
+//! packets, and buffers. Everything else is `unknown`, with what was seen.
+
+mod ends;
+mod fitness;
+mod path;
+#[cfg(test)]
+mod tests;
 
 use crate::record::{Factor, LimitingFactor};
-use crate::units::human;
 use serde::{Deserialize, Serialize};
+
+pub use fitness::lateness_allowed_seconds;
 
 /// What TCP said of all senders' connections over the steady state, summed (times) or counted.
 /// From `TCP_INFO`; times in seconds of connection time.
@@ -56,6 +64,13 @@ pub struct TransportFacts {
     /// Share of the steady state that the busiest receiving data thread spent on a CPU.
     #[serde(default)]
     pub receiver_thread_busy_ratio: f64,
+    /// Share of the steady state in which the busiest sending data thread could have run and waited for a core: other programs
+    /// had it, or a quota was used up (`weir_sys::clock::thread_cpu_wait_time`).
+    #[serde(default)]
+    pub sender_thread_wait_ratio: f64,
+    /// As that, of the busiest receiving data thread.
+    #[serde(default)]
+    pub receiver_thread_wait_ratio: f64,
 }
 
 /// How well the load's generators kept their own clocks, over the ticks that count (measuring rule 9). A generator's ticks are
@@ -80,9 +95,25 @@ pub struct PortFacts {
     pub name: String,
     /// Wire bytes sent against what the rate allowed; `None` for a link without a rate.
     pub load_ratio: Option<f64>,
+    /// Its queue or the buffer that it shares was full, or a discipline dropped early.
     pub dropped_queue: u64,
+    /// Lost on the wire, at random, in a burst or to a rule of a fault.
     pub dropped_loss: u64,
     pub dropped_outage: u64,
+    /// Too large for the link, or at the end of its hop limit.
+    pub dropped_unfit: u64,
+    /// Carried on with a bit inverted: the receiver throws it away.
+    pub corrupted: u64,
+    /// Arrived after a packet that was sent later, in the steady state.
+    pub reordered_steady: u64,
+    /// Of the steady state alone, which is what retransmissions are compared with: the warm-up overflows queues that the
+    /// steady state does not.
+    pub dropped_queue_steady: u64,
+    /// As that, for all other reasons, corrupted packets included.
+    pub dropped_otherwise_steady: u64,
+    /// Time that what was in the queue takes to leave at the link's rate, mean of the steady state's samples; 0 for a link
+    /// without a rate.
+    pub queue_seconds: f64,
     /// Sent below its rate by this share although packets waited the whole time; 0 when it kept its rate.
     pub missed_rate_ratio: f64,
 }
@@ -104,38 +135,60 @@ pub struct EmulatorFacts {
     pub foreign_busy_ratio: f64,
 }
 
+/// What the TCP of the step's hosts counted in the steady state, all their programs; 0 where nobody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StackFacts {
+    /// Segments that arrived before an earlier one (`stack.out_of_order_segments`).
+    pub out_of_order_segments: u64,
+    /// Times that senders found the path's order broken (`stack.reordering_count`).
+    pub reordering_count: u64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// `None` for workloads that do not try to fill the path.
     pub transport: Option<TransportFacts>,
     pub ports: Vec<PortFacts>,
+    pub stack: StackFacts,
     pub emulator: Option<EmulatorFacts>,
     /// `None` for loads without a clock of their own.
     pub generator: Option<GeneratorFacts>,
 }
 
-/// A link this full leaves nothing to gain: what is missing is within a congestion control's normal swing.
-const LINK_FULL: f64 = 0.97;
-/// Above this the model was kept whatever the lateness (DESIGN section 8).
-const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
-/// A thread this busy, or a machine this little idle, had nothing left to give.
-const SATURATED: f64 = 0.95;
+/// Half of the time: what holds more than this back bounds the trial, whatever else is there.
+const MOST: f64 = 0.5;
+/// A thread that ran or waited for a core this much of the time never waited for anything else.
+const THREAD_FULL: f64 = 0.9;
 
-/// Other programs that take this much of a machine without idle time slow hosts and fabric at moments nobody chose.
-const DISTURBED: f64 = 0.15;
+/// A rule of `docs/specs/evidence.md`: its factor with the evidence, or nothing where it does not hold.
+type Rule = fn(&Facts) -> Option<LimitingFactor>;
 
-/// Largest lateness that leaves a trial valid: the larger of 5 % of the path's one-way delay and 500 µs, in seconds.
-pub fn lateness_allowed_seconds(one_way_seconds: f64) -> f64 {
-    (0.05 * one_way_seconds).max(500e-6)
-}
+/// What may have bounded a load that was generated and carried as it should, in the order in which it is asked.
+const CAUSES: [Rule; 11] = [
+    ends::receiver_application,
+    path::link_rate,
+    ends::source_application,
+    ends::send_buffer,
+    ends::receiver_cpu,
+    ends::receive_window,
+    ends::sender_cpu,
+    path::reordering,
+    path::small_queue,
+    path::loss,
+    path::long_queue,
+];
 
 /// Names the factor that bounded one step of one trial.
+// Spec: evidence.md#order-1
 pub fn limiting_factor(facts: &Facts) -> LimitingFactor {
-    emulator_limited(facts)
-        .or_else(|| link_rate(facts))
-        .or_else(|| receive_window(facts))
-        .or_else(|| loss(facts))
-        .unwrap_or_else(|| unknown(facts))
+    fitness::emulator_limited(facts)
+        .or_else(|| fitness::generator_limited(facts))
+        .or_else(|| cause(facts))
+        .unwrap_or_else(|| path::unknown(facts))
+}
+
+fn cause(facts: &Facts) -> Option<LimitingFactor> {
+    CAUSES.iter().find_map(|rule| rule(facts))
 }
 
 fn fullest(facts: &Facts) -> Option<(&PortFacts, f64)> {
@@ -143,251 +196,16 @@ fn fullest(facts: &Facts) -> Option<(&PortFacts, f64)> {
     loads.max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
+/// What the fullest link carried, as a line that says that it was not the link.
+fn not_the_link(facts: &Facts) -> Option<String> {
+    let (port, load) = fullest(facts)?;
+    Some(format!("the fullest link, {}, carried only {} of its rate", port.name, percent(load)))
+}
+
 fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)
 }
 
-fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
-    let emulator = facts.emulator?;
-    if fullest(facts).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT) {
-        return None;
-    }
-    let mut evidence = Vec::new();
-    let allowed = lateness_allowed_seconds(emulator.one_way_seconds);
-    if emulator.lateness_seconds_least.is_some_and(|least| least > allowed)
-        && let Some(lateness) = emulator.lateness_seconds
-    {
-        evidence.push(format!(
-            "the fabric delivered up to {} late (99 %), allowed are {}",
-            human(lateness, "s"),
-            human(allowed, "s")
-        ));
-    }
-    for port in facts.ports.iter().filter(|port| port.missed_rate_ratio > 0.005) {
-        evidence.push(format!(
-            "{} missed its own rate by {} with packets waiting",
-            port.name,
-            percent(port.missed_rate_ratio)
-        ));
-    }
-    if facts.transport.is_some() && emulator.fabric_busy_ratio >= SATURATED {
-        evidence.push(format!("the fabric used {} of its core", percent(emulator.fabric_busy_ratio)));
-    }
-    let machine_full = 1.0 - emulator.machine_idle_ratio >= SATURATED;
-    if machine_full && facts.transport.is_some() && emulator.foreign_busy_ratio >= DISTURBED {
-        evidence.push(format!(
-            "the machine that carries the lab had no CPU left, and other programs took {} of it",
-            percent(emulator.foreign_busy_ratio)
-        ));
-    }
-    // A busy machine alone proves nothing against a trial that something else bounded.
-    if machine_full
-        && facts.transport.is_some()
-        && link_rate(facts).or_else(|| receive_window(facts)).or_else(|| loss(facts)).is_none()
-    {
-        evidence.push(format!(
-            "all cores of the machine that carries the lab were {} busy, and no link was full",
-            percent(1.0 - emulator.machine_idle_ratio)
-        ));
-    }
-    (!evidence.is_empty()).then_some(LimitingFactor {
-        name: Factor::EmulatorLimited,
-        confidence: 0.9,
-        evidence,
-    })
-}
-
-fn link_rate(facts: &Facts) -> Option<LimitingFactor> {
-    facts.transport?;
-    let (port, load) = fullest(facts)?;
-    if load < LINK_FULL {
-        return None;
-    }
-    let mut evidence = vec![format!("{} carried {} of its rate", port.name, percent(load))];
-    if port.dropped_queue > 0 {
-        evidence.push(format!("its queue overflowed: {} packets dropped", port.dropped_queue));
-    }
-    Some(LimitingFactor { name: Factor::LinkRate, confidence: load.min(1.0), evidence })
-}
-
-fn receive_window(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
-    if transport.busy_seconds <= 0.0 {
-        return None;
-    }
-    let share = transport.receive_window_limited_seconds / transport.busy_seconds;
-    if share < 0.5 {
-        return None;
-    }
-    let mut evidence =
-        vec![format!("senders waited for the receiver's window {} of their busy time", percent(share))];
-    if transport.rtt_seconds > 0.0 && transport.flow_count > 0 {
-        let window =
-            transport.goodput_bits_per_second * transport.rtt_seconds / 8.0 / transport.flow_count as f64;
-        evidence.push(format!(
-            "{} in flight a flow over a round trip of {}: more needs a larger window",
-            human(window, "B"),
-            human(transport.rtt_seconds, "s")
-        ));
-    }
-    if let Some((port, load)) = fullest(facts) {
-        evidence.push(format!("the fullest link, {}, carried {} of its rate", port.name, percent(load)));
-    }
-    Some(LimitingFactor { name: Factor::ReceiveWindow, confidence: share.min(1.0), evidence })
-}
-
-fn loss(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
-    let needed = transport.retransmitted_segments.saturating_sub(transport.duplicate_segments);
-    if needed == 0 || transport.sent_segments == 0 {
-        return None;
-    }
-    // A sender that waits for its application or its buffers is not held back by the losses it also sees.
-    let free = transport.observed_seconds - transport.busy_seconds + transport.send_buffer_limited_seconds;
-    let held_elsewhere = (free / transport.observed_seconds.max(1e-9)).clamp(0.0, 1.0);
-    if held_elsewhere > 0.5 {
-        return None;
-    }
-    let share = needed as f64 / transport.sent_segments as f64;
-    let mut evidence = vec![format!("{needed} segments sent again ({} of all)", percent(share))];
-    for port in &facts.ports {
-        for (count, what) in [
-            (port.dropped_loss, "lost on the wire of"),
-            (port.dropped_outage, "lost in an outage of"),
-            (port.dropped_queue, "dropped by the queue of"),
-        ] {
-            if count > 0 {
-                evidence.push(format!("{count} packets {what} {}", port.name));
-            }
-        }
-    }
-    if let Some((port, load)) = fullest(facts) {
-        evidence.push(format!("the fullest link, {}, carried only {} of its rate", port.name, percent(load)));
-    }
-    Some(LimitingFactor { name: Factor::Loss, confidence: 1.0 - held_elsewhere, evidence })
-}
-
-fn unknown(facts: &Facts) -> LimitingFactor {
-    let mut evidence = Vec::new();
-    match facts.transport {
-        None => evidence.push(
-            "one request at a time waits for the round trip; no resource was asked for more".to_owned(),
-        ),
-        Some(transport) => {
-            if transport.send_buffer_limited_seconds > 0.5 * transport.busy_seconds {
-                evidence.push("senders waited for send-buffer space most of their busy time".to_owned());
-            }
-            if let Some((port, load)) = fullest(facts) {
-                evidence.push(format!(
-                    "no link was full: {} carried {} of its rate",
-                    port.name,
-                    percent(load)
-                ));
-            }
-            evidence.push(format!("{} segments sent again", transport.retransmitted_segments));
-        }
-    }
-    LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn busy_flow() -> TransportFacts {
-        TransportFacts {
-            flow_count: 1,
-            observed_seconds: 10.0,
-            busy_seconds: 10.0,
-            sent_segments: 100_000,
-            goodput_bits_per_second: 500e6,
-            rtt_seconds: 0.016,
-            ..TransportFacts::default()
-        }
-    }
-    fn link(load: f64) -> PortFacts {
-        PortFacts { name: "link.wan.forward".to_owned(), load_ratio: Some(load), ..PortFacts::default() }
-    }
-    fn calm() -> EmulatorFacts {
-        EmulatorFacts {
-            lateness_seconds: Some(80e-6),
-            lateness_seconds_least: Some(70e-6),
-            one_way_seconds: 0.008,
-            fabric_busy_ratio: 0.3,
-            machine_idle_ratio: 0.4,
-            foreign_busy_ratio: 0.02,
-        }
-    }
-    fn named(transport: TransportFacts, port: PortFacts, emulator: EmulatorFacts) -> Factor {
-        let facts = Facts {
-            transport: Some(transport),
-            ports: vec![port],
-            emulator: Some(emulator),
-            generator: None,
-        };
-        limiting_factor(&facts).name
-    }
-
-    #[test]
-    fn each_cause_alone_is_named_and_without_it_the_factor_is_unknown() {
-        assert_eq!(named(busy_flow(), link(0.5), calm()), Factor::Unknown);
-        assert_eq!(named(busy_flow(), link(0.985), calm()), Factor::LinkRate);
-        let windowed = TransportFacts { receive_window_limited_seconds: 9.0, ..busy_flow() };
-        assert_eq!(named(windowed, link(0.5), calm()), Factor::ReceiveWindow);
-        let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
-        assert_eq!(named(lossy, link(0.5), calm()), Factor::Loss);
-        let late =
-            EmulatorFacts { lateness_seconds: Some(0.002), lateness_seconds_least: Some(0.001), ..calm() };
-        let one_late_of_few = EmulatorFacts { lateness_seconds: Some(0.002), ..calm() };
-        assert_eq!(named(busy_flow(), link(0.5), one_late_of_few), Factor::Unknown);
-        assert_eq!(named(busy_flow(), link(0.5), late), Factor::EmulatorLimited);
-        let saturated = EmulatorFacts { fabric_busy_ratio: 0.99, ..calm() };
-        assert_eq!(named(busy_flow(), link(0.5), saturated), Factor::EmulatorLimited);
-        let full_machine = EmulatorFacts { machine_idle_ratio: 0.01, ..calm() };
-        assert_eq!(named(busy_flow(), link(0.5), full_machine), Factor::EmulatorLimited);
-        let missed = PortFacts { missed_rate_ratio: 0.01, ..link(0.96) };
-        assert_eq!(named(busy_flow(), missed, calm()), Factor::EmulatorLimited);
-    }
-
-    #[test]
-    fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
-        let struggling = EmulatorFacts {
-            lateness_seconds: Some(0.01),
-            lateness_seconds_least: Some(0.009),
-            one_way_seconds: 0.0003,
-            fabric_busy_ratio: 1.0,
-            machine_idle_ratio: 0.0,
-            foreign_busy_ratio: 0.5,
-        };
-        assert_eq!(named(busy_flow(), link(0.995), struggling), Factor::LinkRate);
-    }
-
-    #[test]
-    fn a_busy_machine_does_not_hide_a_cause_that_explains_the_rate() {
-        let full_machine = EmulatorFacts { machine_idle_ratio: 0.0, ..calm() };
-        let windowed = TransportFacts { receive_window_limited_seconds: 9.0, ..busy_flow() };
-        assert_eq!(named(windowed, link(0.5), full_machine), Factor::ReceiveWindow);
-    }
-
-    #[test]
-    fn a_machine_that_other_programs_fill_judges_nothing_but_a_full_link() {
-        let disturbed = EmulatorFacts { machine_idle_ratio: 0.0, foreign_busy_ratio: 0.5, ..calm() };
-        let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
-        assert_eq!(named(lossy, link(0.5), disturbed), Factor::EmulatorLimited);
-        assert_eq!(named(lossy, link(0.995), disturbed), Factor::LinkRate);
-        let room_left = EmulatorFacts { machine_idle_ratio: 0.2, foreign_busy_ratio: 0.5, ..calm() };
-        assert_eq!(named(lossy, link(0.5), room_left), Factor::Loss);
-    }
-
-    #[test]
-    fn needless_retransmissions_are_not_loss() {
-        let reordered = TransportFacts { retransmitted_segments: 40, duplicate_segments: 40, ..busy_flow() };
-        assert_eq!(named(reordered, link(0.5), calm()), Factor::Unknown);
-    }
-
-    #[test]
-    fn lateness_is_judged_against_the_path() {
-        assert_eq!(lateness_allowed_seconds(0.001), 500e-6);
-        assert!((lateness_allowed_seconds(0.1) - 0.005).abs() < 1e-12);
-    }
+fn named(name: Factor, confidence: f64, evidence: Vec<String>) -> Option<LimitingFactor> {
+    Some(LimitingFactor { name, confidence: confidence.clamp(0.0, 1.0), evidence })
 }

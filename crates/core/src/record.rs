@@ -57,6 +57,31 @@ pub struct Series {
     pub value: Vec<f64>,
 }
 
+impl Series {
+    /// Growth of a counter within `[start_ns, end_ns]` and the seconds it was really observed over; `None` with fewer than
+    /// two samples in it.
+    pub fn growth(&self, start_ns: i64, end_ns: i64) -> Option<(f64, f64)> {
+        let first = self.t_ns.partition_point(|t| *t < start_ns);
+        let end = self.t_ns.partition_point(|t| *t <= end_ns);
+        let last = end.checked_sub(1)?;
+        if last <= first {
+            return None;
+        }
+        let seconds = (self.t_ns[last] - self.t_ns[first]) as f64 / 1e9;
+        Some((self.value[last] - self.value[first], seconds))
+    }
+
+    /// Growth of a counter over a stretch whose edges lie between samples: from the last sample before `start_ns` to the
+    /// first after `end_ns`, as far as there are any. `None` without a sample.
+    pub fn growth_around(&self, start_ns: i64, end_ns: i64) -> Option<f64> {
+        let first = self.t_ns.partition_point(|t| *t <= start_ns).saturating_sub(1);
+        // A step that broke off before its start has a window that ends before it begins.
+        let last =
+            self.t_ns.partition_point(|t| *t < end_ns).min(self.t_ns.len().saturating_sub(1)).max(first);
+        Some(self.value.get(last)? - self.value.get(first)?)
+    }
+}
+
 /// One step of one trial: a line of `trials.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
@@ -322,6 +347,32 @@ pub struct MetricSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn counter(value_per_second: f64) -> Series {
+        let t_ns: Vec<i64> = (0..=100).map(|step| step * 10_000_000).collect();
+        let value = t_ns.iter().map(|t| *t as f64 / 1e9 * value_per_second).collect();
+        Series { t_ns, value, cumulative: true, ..Series::default() }
+    }
+
+    #[test]
+    fn growth_is_taken_over_the_time_really_observed() {
+        let (grown, seconds) = counter(1000.0).growth(105_000_000, 899_000_000).unwrap();
+        assert!((seconds - 0.78).abs() < 1e-9, "{seconds}");
+        assert!((grown / seconds - 1000.0).abs() < 1e-6);
+        assert_eq!(counter(1.0).growth(1, 2), None);
+    }
+
+    #[test]
+    fn a_count_between_two_samples_is_not_lost_at_the_edges() {
+        let mut drops = counter(0.0);
+        for value in drops.value.iter_mut().skip(50) {
+            *value = 7.0;
+        }
+        // The seven fell between the samples at 490 and 500 ms.
+        assert_eq!(drops.growth_around(495_000_000, 496_000_000), Some(7.0));
+        assert_eq!(drops.growth_around(510_000_000, 600_000_000), Some(0.0));
+        assert_eq!(Series::default().growth_around(0, 1), None);
+    }
 
     #[test]
     fn a_factors_name_is_the_same_in_code_and_in_json() {

@@ -203,7 +203,10 @@ mod tests {
     #[test]
     fn a_name_that_is_no_interface_name_is_refused_before_the_kernel_sees_it() {
         for bad in ["", "a-name-of-more-than-fifteen-letters"] {
-            assert_eq!(request(bad).err().expect("must be refused").kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(
+                request(bad).map(|_| ()).expect_err("must be refused").kind(),
+                io::ErrorKind::InvalidInput
+            );
         }
         assert!(request("eth0").is_ok());
     }

@@ -23,6 +23,14 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Time the calling thread could have run and waited for a core: other threads had it, or a control group's quota was used
+/// up. `None` where the kernel keeps no such statistics (`/proc/thread-self/schedstat`, since Linux 2.6.23 where
+/// `CONFIG_SCHED_INFO` is set). Opens a file: for the edges of a measurement, not for its inner loop.
+pub fn thread_cpu_wait_time() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
 /// Sleeps until `at`, whatever signals arrive meanwhile; returns at once when it is past.
 pub fn sleep_until(at: Instant) {
     let until = timespec(Duration::from_nanos(at.as_ns()));
@@ -60,5 +68,29 @@ mod tests {
         sleep_until(until);
         assert!(monotonic() >= until);
         sleep_until(Instant::ZERO);
+    }
+
+    #[test]
+    fn a_thread_that_shares_its_core_waits_for_it_and_one_that_sleeps_does_not() {
+        let Some(before) = thread_cpu_wait_time() else {
+            eprintln!("skipped: this kernel keeps no scheduling statistics");
+            return;
+        };
+        sleep_until(monotonic() + Duration::from_millis(50));
+        let slept = thread_cpu_wait_time().unwrap().saturating_sub(before);
+        assert!(slept < Duration::from_millis(50), "{slept:?}");
+        // More threads than cores, all busy: each must wait for the others.
+        let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from) + 2;
+        let until = monotonic() + Duration::from_millis(300);
+        let waited: Vec<Duration> = std::thread::scope(|scope| {
+            let spin = || {
+                while monotonic() < until {}
+                thread_cpu_wait_time().unwrap()
+            };
+            let all: Vec<_> = (0..threads).map(|_| scope.spawn(spin)).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let sum: Duration = waited.iter().sum();
+        assert!(sum > Duration::from_millis(100), "{waited:?}");
     }
 }

@@ -1,33 +1,12 @@
 //! CPU time of cores and of processes.
 
-use std::fs::File;
-use std::io::{Read, Seek};
+use crate::proc_file::{ProcFile, entity};
 use weir_core::Instant;
 use weir_core::record::Series;
-use weir_seams::sampler::Sampler;
+use weir_seams::sampler::{Sampler, SamplerTarget};
 
 /// Kernel clock ticks a second in `/proc`; 100 on every Linux that weir supports (`USER_HZ` is part of the ABI).
-const TICKS_PER_SECOND: f64 = 100.0;
-
-/// A file under `/proc` kept open and read again from its start, into a buffer that is reused.
-struct ProcFile {
-    file: Option<File>,
-    text: String,
-}
-
-impl ProcFile {
-    fn open(path: &str) -> Self {
-        ProcFile { file: File::open(path).ok(), text: String::new() }
-    }
-    /// `None` once the process behind it is gone.
-    fn read(&mut self) -> Option<&str> {
-        let file = self.file.as_mut()?;
-        self.text.clear();
-        file.rewind().ok()?;
-        file.read_to_string(&mut self.text).ok()?;
-        Some(&self.text)
-    }
-}
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
 
 fn counter(entity: String, name: &str) -> Series {
     Series {
@@ -45,9 +24,10 @@ fn push(series: &mut Series, now: Instant, value: f64) {
     series.value.push(value);
 }
 
-/// Busy seconds of each core, and of all together (`machine`): user, nice, system, irq, softirq and steal; and the part of
+/// Busy seconds of each core, and of all together (`machine`, or `host.NAME` on a real host): user, nice, system, irq, softirq and steal; and the part of
 /// all together that interrupts and the hypervisor took.
 pub struct CoreSampler {
+    whole: String,
     stat: ProcFile,
     interrupts: Series,
     series: Vec<Series>,
@@ -55,11 +35,13 @@ pub struct CoreSampler {
 
 const INTERRUPTS: &str = "cpu.interrupt_seconds";
 
-impl Default for CoreSampler {
-    fn default() -> Self {
+impl CoreSampler {
+    pub fn new(target: &SamplerTarget) -> Self {
+        let whole = entity(&target.host, None);
         CoreSampler {
             stat: ProcFile::open("/proc/stat"),
-            interrupts: counter("machine".to_owned(), INTERRUPTS),
+            interrupts: counter(whole.clone(), INTERRUPTS),
+            whole,
             series: Vec::new(),
         }
     }
@@ -85,14 +67,15 @@ impl Sampler for CoreSampler {
                 push(&mut self.interrupts, now, interrupts as f64 / TICKS_PER_SECOND);
             }
             if self.series.len() <= index {
-                let entity = if name == "cpu" { "machine".to_owned() } else { format!("machine.{name}") };
+                let entity =
+                    if name == "cpu" { self.whole.clone() } else { format!("{}.{name}", self.whole) };
                 self.series.push(counter(entity, "cpu.busy_seconds"));
             }
             push(&mut self.series[index], now, ticks as f64 / TICKS_PER_SECOND);
         }
     }
     fn take(&mut self) -> Vec<Series> {
-        let interrupts = std::mem::replace(&mut self.interrupts, counter("machine".to_owned(), INTERRUPTS));
+        let interrupts = std::mem::replace(&mut self.interrupts, counter(self.whole.clone(), INTERRUPTS));
         let mut all = std::mem::take(&mut self.series);
         all.push(interrupts);
         all

@@ -1,5 +1,6 @@
 //! Metrics of what is around the workloads: links, fabric, starts, and what the machine spent.
 
+use crate::reduce::{Reduce, Reduction};
 use weir_core::metric::{Better, Metric, Scope};
 
 pub static METRICS: &[Metric] = &[
@@ -15,7 +16,8 @@ pub static METRICS: &[Metric] = &[
         unit: "packets",
         better: Better::Lower,
         scope: Scope::Port,
-        definition: "packets that a link dropped during the step: queue full, lost on the wire, or in an outage",
+        definition: "packets that a link dropped during the step, for whatever reason: queue or buffer full, early, lost on the wire, in \
+                     an outage, too large, at the end of their hop limit",
     },
     Metric {
         name: "port.queue_bytes",
@@ -74,4 +76,18 @@ pub static METRICS: &[Metric] = &[
         scope: Scope::Host,
         definition: "what a host's own clock gained on the coordinator's over the trial, against the trial's length",
     },
+    Metric {
+        name: "telemetry.cost_ratio",
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Host,
+        definition: "CPU time that reading all these counters took, against the steady state's length: a share of one core. The \
+                     schedule stretches its intervals so that it stays at 0.01 at most",
+    },
 ];
+
+pub(crate) static REDUCTIONS: &[Reduction] = &[Reduction {
+    series: crate::schedule::COST.name,
+    metric: "telemetry.cost_ratio",
+    reduce: Reduce::Rate(1.0),
+}];

@@ -1,0 +1,144 @@
+//! What the two ends of the flows may be short of: data, buffers, CPU, a reader.
+
+use super::{Facts, MOST, THREAD_FULL, TransportFacts, named, not_the_link, percent};
+use crate::record::{Factor, LimitingFactor};
+use crate::units::human;
+
+/// A window that was closed less than this was not what the sender felt.
+const CLOSED_AT_TIMES: f64 = 0.1;
+
+impl TransportFacts {
+    /// Share of all connection time.
+    fn of_observed(&self, seconds: f64) -> f64 {
+        if self.observed_seconds > 0.0 { seconds / self.observed_seconds } else { 0.0 }
+    }
+    /// Share of the time in which there was something to send or in flight.
+    fn of_busy(&self, seconds: f64) -> f64 {
+        if self.busy_seconds > 0.0 { seconds / self.busy_seconds } else { 0.0 }
+    }
+    /// Payload in flight of one flow, mean, bytes: rate × round trip.
+    fn in_flight_bytes(&self) -> Option<f64> {
+        (self.rtt_seconds > 0.0 && self.flow_count > 0)
+            .then(|| self.goodput_bits_per_second * self.rtt_seconds / 8.0 / self.flow_count as f64)
+    }
+}
+
+// Spec: evidence.md#ends-1
+pub(super) fn receiver_application(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport?;
+    let share = transport.receiver_waiting_seconds / transport.receive_observed_seconds.max(1e-9);
+    if share < MOST {
+        return None;
+    }
+    let mut evidence =
+        vec![format!("the receiving program held back from reading {} of the time", percent(share))];
+    if transport.receive_queue_bytes > 0.0 {
+        evidence
+            .push(format!("{} a flow had arrived and lay unread", human(transport.receive_queue_bytes, "B")));
+    }
+    let closed = transport.of_busy(transport.receive_window_limited_seconds);
+    if closed > 0.0 {
+        evidence.push(format!("senders waited for its window {} of their busy time", percent(closed)));
+    }
+    named(Factor::ReceiverApplication, share, evidence)
+}
+
+// Spec: evidence.md#ends-2
+pub(super) fn source_application(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport?;
+    let share = transport.of_observed(transport.source_waiting_seconds);
+    if share < MOST {
+        return None;
+    }
+    let mut evidence =
+        vec![format!("the sending program waited for its source {} of the time", percent(share))];
+    let idle = transport.of_observed(transport.observed_seconds - transport.busy_seconds);
+    if idle > 0.005 {
+        evidence.push(format!("TCP had nothing to send or in flight {} of the time", percent(idle)));
+    }
+    evidence.extend(not_the_link(facts));
+    named(Factor::SourceApplication, share, evidence)
+}
+
+// Spec: evidence.md#ends-3
+pub(super) fn send_buffer(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport?;
+    let share = transport.of_busy(transport.send_buffer_limited_seconds);
+    if share < MOST {
+        return None;
+    }
+    let mut evidence = vec![format!(
+        "senders had sent all their buffer holds and waited for acknowledgements {} of their busy time",
+        percent(share)
+    )];
+    if let Some(bytes) = transport.in_flight_bytes() {
+        evidence.push(format!(
+            "{} in flight a flow over a round trip of {}: more needs a larger send buffer",
+            human(bytes, "B"),
+            human(transport.rtt_seconds, "s")
+        ));
+    }
+    evidence.extend(not_the_link(facts));
+    named(Factor::SendBuffer, share, evidence)
+}
+
+// Spec: evidence.md#ends-4
+pub(super) fn receiver_cpu(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport?;
+    let (ran, waited) = (transport.receiver_thread_busy_ratio, transport.receiver_thread_wait_ratio);
+    let closed = transport.of_busy(transport.receive_window_limited_seconds);
+    let sender = transport.sender_thread_busy_ratio + transport.sender_thread_wait_ratio;
+    if ran + waited < THREAD_FULL || (closed < CLOSED_AT_TIMES && sender >= THREAD_FULL) {
+        return None;
+    }
+    let mut evidence = cpu_lines("receiving", ran, waited);
+    if closed > 0.0 {
+        evidence.push(format!("senders waited for its window {} of their busy time", percent(closed)));
+    }
+    evidence.extend(not_the_link(facts));
+    named(Factor::ReceiverCpu, ran + waited, evidence)
+}
+
+// Spec: evidence.md#ends-6
+pub(super) fn sender_cpu(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport?;
+    let (ran, waited) = (transport.sender_thread_busy_ratio, transport.sender_thread_wait_ratio);
+    if ran + waited < THREAD_FULL {
+        return None;
+    }
+    let mut evidence = cpu_lines("sending", ran, waited);
+    evidence.extend(not_the_link(facts));
+    named(Factor::SenderCpu, ran + waited, evidence)
+}
+
+fn cpu_lines(which: &str, ran: f64, waited: f64) -> Vec<String> {
+    let mut lines = vec![format!(
+        "the busiest {which} thread ran {} of the time and waited for a core {} of it: hardly ever for the network",
+        percent(ran),
+        percent(waited)
+    )];
+    if waited > ran {
+        lines.push("other programs had the core, or a CPU quota was used up".to_owned());
+    }
+    lines
+}
+
+// Spec: evidence.md#ends-5
+pub(super) fn receive_window(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport?;
+    let share = transport.of_busy(transport.receive_window_limited_seconds);
+    if share < MOST {
+        return None;
+    }
+    let mut evidence =
+        vec![format!("senders waited for the receiver's window {} of their busy time", percent(share))];
+    if let Some(bytes) = transport.in_flight_bytes() {
+        evidence.push(format!(
+            "{} in flight a flow over a round trip of {}: more needs a larger window",
+            human(bytes, "B"),
+            human(transport.rtt_seconds, "s")
+        ));
+    }
+    evidence.extend(not_the_link(facts));
+    named(Factor::ReceiveWindow, share, evidence)
+}

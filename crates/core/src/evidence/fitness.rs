@@ -1,0 +1,105 @@
+//! Whether the measurement itself was fit: an emulator or a generator that could not follow judges nothing.
+
+use super::{Facts, cause, fullest, named, percent};
+use crate::record::{Factor, LimitingFactor};
+use crate::units::human;
+
+/// Above this the model was kept whatever the lateness (DESIGN section 8).
+const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
+/// A thread this busy, or a machine this little idle, had nothing left to give.
+const SATURATED: f64 = 0.95;
+/// Other programs that take this much of a machine without idle time slow hosts and fabric at moments nobody chose.
+const DISTURBED: f64 = 0.15;
+/// A generator that gave up more than this share of what its clock asked for did not make the load that was asked for.
+const MISSED_MOST: f64 = 0.01;
+/// Of fewer ticks the 99th percentile is the lateness of a handful, and one late wake-up proves nothing.
+const DUE_LEAST: u64 = 500;
+
+/// Largest lateness that leaves a trial valid: the larger of 5 % of the path's one-way delay and 500 µs, in seconds.
+// Spec: evidence.md#fitness-1
+pub fn lateness_allowed_seconds(one_way_seconds: f64) -> f64 {
+    (0.05 * one_way_seconds).max(500e-6)
+}
+
+// Spec: evidence.md#fitness-1
+pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
+    let emulator = facts.emulator?;
+    if fullest(facts).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT) {
+        return None;
+    }
+    let mut evidence = Vec::new();
+    let allowed = lateness_allowed_seconds(emulator.one_way_seconds);
+    if emulator.lateness_seconds_least.is_some_and(|least| least > allowed)
+        && let Some(lateness) = emulator.lateness_seconds
+    {
+        evidence.push(format!(
+            "the fabric delivered up to {} late (99 %), allowed are {}",
+            human(lateness, "s"),
+            human(allowed, "s")
+        ));
+    }
+    for port in facts.ports.iter().filter(|port| port.missed_rate_ratio > 0.005) {
+        evidence.push(format!(
+            "{} missed its own rate by {} with packets waiting",
+            port.name,
+            percent(port.missed_rate_ratio)
+        ));
+    }
+    if facts.transport.is_some() && emulator.fabric_busy_ratio >= SATURATED {
+        evidence.push(format!("the fabric used {} of its core", percent(emulator.fabric_busy_ratio)));
+    }
+    let machine_full = 1.0 - emulator.machine_idle_ratio >= SATURATED;
+    if machine_full && facts.transport.is_some() && emulator.foreign_busy_ratio >= DISTURBED {
+        evidence.push(format!(
+            "the machine that carries the lab had no CPU left, and other programs took {} of it",
+            percent(emulator.foreign_busy_ratio)
+        ));
+    }
+    // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
+    // hosts of a lab share the machine with what carries their packets.
+    if machine_full && facts.transport.is_some() && cause(facts).is_none_or(|cause| wants_cpu(cause.name)) {
+        evidence.push(format!(
+            "all cores of the machine that carries the lab were {} busy, and no link was full",
+            percent(1.0 - emulator.machine_idle_ratio)
+        ));
+    }
+    (!evidence.is_empty()).then_some(LimitingFactor {
+        name: Factor::EmulatorLimited,
+        confidence: 0.9,
+        evidence,
+    })
+}
+
+fn wants_cpu(name: Factor) -> bool {
+    matches!(name, Factor::SenderCpu | Factor::ReceiverCpu)
+}
+
+// Spec: evidence.md#fitness-2
+pub(super) fn generator_limited(facts: &Facts) -> Option<LimitingFactor> {
+    let generator = facts.generator?;
+    let mut evidence = Vec::new();
+    let missed = generator.missed_count as f64 / generator.due_count.max(1) as f64;
+    if missed > MISSED_MOST {
+        evidence.push(format!(
+            "the generator gave up {} of the {} operations that its clock asked for ({})",
+            generator.missed_count,
+            generator.due_count,
+            percent(missed)
+        ));
+    }
+    // A stream's blocks may be late: what is measured is how many there were.
+    let path_seconds = facts.emulator.map_or(0.0, |emulator| emulator.one_way_seconds);
+    let allowed = lateness_allowed_seconds(path_seconds);
+    if facts.transport.is_none() && generator.due_count >= DUE_LEAST && generator.lateness_seconds > allowed {
+        evidence.push(format!(
+            "operations left up to {} after their time (99 %), allowed are {}",
+            human(generator.lateness_seconds, "s"),
+            human(allowed, "s")
+        ));
+    }
+    if evidence.is_empty() {
+        return None;
+    }
+    evidence.push(format!("its clock asked for one every {}", human(generator.period_seconds, "s")));
+    named(Factor::GeneratorLimited, 0.9, evidence)
+}

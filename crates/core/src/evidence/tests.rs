@@ -1,0 +1,303 @@
+//! From facts to factors: each cause alone is named, and without it the factor is another.
+
+use super::*;
+
+fn busy_flow() -> TransportFacts {
+    TransportFacts {
+        flow_count: 1,
+        observed_seconds: 10.0,
+        busy_seconds: 10.0,
+        sent_segments: 100_000,
+        goodput_bits_per_second: 500e6,
+        rtt_seconds: 0.016,
+        ..TransportFacts::default()
+    }
+}
+fn link(load: f64) -> PortFacts {
+    PortFacts { name: "link.wan.forward".to_owned(), load_ratio: Some(load), ..PortFacts::default() }
+}
+fn calm() -> EmulatorFacts {
+    EmulatorFacts {
+        lateness_seconds: Some(80e-6),
+        lateness_seconds_least: Some(70e-6),
+        one_way_seconds: 0.008,
+        fabric_busy_ratio: 0.3,
+        machine_idle_ratio: 0.4,
+        foreign_busy_ratio: 0.02,
+    }
+}
+fn named(transport: TransportFacts, port: PortFacts, emulator: EmulatorFacts) -> Factor {
+    limiting_factor(&Facts {
+        transport: Some(transport),
+        ports: vec![port],
+        emulator: Some(emulator),
+        ..Facts::default()
+    })
+    .name
+}
+
+#[test]
+fn each_cause_alone_is_named_and_without_it_the_factor_is_unknown() {
+    assert_eq!(named(busy_flow(), link(0.5), calm()), Factor::Unknown);
+    assert_eq!(named(busy_flow(), link(0.985), calm()), Factor::LinkRate);
+    let windowed = TransportFacts { receive_window_limited_seconds: 9.0, ..busy_flow() };
+    assert_eq!(named(windowed, link(0.5), calm()), Factor::ReceiveWindow);
+    let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
+    assert_eq!(named(lossy, link(0.5), calm()), Factor::Loss);
+    let late = EmulatorFacts { lateness_seconds: Some(0.002), lateness_seconds_least: Some(0.001), ..calm() };
+    let one_late_of_few = EmulatorFacts { lateness_seconds: Some(0.002), ..calm() };
+    assert_eq!(named(busy_flow(), link(0.5), one_late_of_few), Factor::Unknown);
+    assert_eq!(named(busy_flow(), link(0.5), late), Factor::EmulatorLimited);
+    let saturated = EmulatorFacts { fabric_busy_ratio: 0.99, ..calm() };
+    assert_eq!(named(busy_flow(), link(0.5), saturated), Factor::EmulatorLimited);
+    let full_machine = EmulatorFacts { machine_idle_ratio: 0.01, ..calm() };
+    assert_eq!(named(busy_flow(), link(0.5), full_machine), Factor::EmulatorLimited);
+    let missed = PortFacts { missed_rate_ratio: 0.01, ..link(0.96) };
+    assert_eq!(named(busy_flow(), missed, calm()), Factor::EmulatorLimited);
+}
+
+#[test]
+fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
+    let struggling = EmulatorFacts {
+        lateness_seconds: Some(0.01),
+        lateness_seconds_least: Some(0.009),
+        one_way_seconds: 0.0003,
+        fabric_busy_ratio: 1.0,
+        machine_idle_ratio: 0.0,
+        foreign_busy_ratio: 0.5,
+    };
+    assert_eq!(named(busy_flow(), link(0.995), struggling), Factor::LinkRate);
+}
+
+#[test]
+fn a_busy_machine_does_not_hide_a_cause_that_explains_the_rate() {
+    let full_machine = EmulatorFacts { machine_idle_ratio: 0.0, ..calm() };
+    let windowed = TransportFacts { receive_window_limited_seconds: 9.0, ..busy_flow() };
+    assert_eq!(named(windowed, link(0.5), full_machine), Factor::ReceiveWindow);
+}
+
+#[test]
+fn a_machine_that_other_programs_fill_judges_nothing_but_a_full_link() {
+    let disturbed = EmulatorFacts { machine_idle_ratio: 0.0, foreign_busy_ratio: 0.5, ..calm() };
+    let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
+    assert_eq!(named(lossy, link(0.5), disturbed), Factor::EmulatorLimited);
+    assert_eq!(named(lossy, link(0.995), disturbed), Factor::LinkRate);
+    let room_left = EmulatorFacts { machine_idle_ratio: 0.2, foreign_busy_ratio: 0.5, ..calm() };
+    assert_eq!(named(lossy, link(0.5), room_left), Factor::Loss);
+}
+
+#[test]
+fn needless_retransmissions_are_not_loss() {
+    let reordered = TransportFacts { retransmitted_segments: 40, duplicate_segments: 40, ..busy_flow() };
+    assert_eq!(named(reordered, link(0.5), calm()), Factor::Unknown);
+}
+
+#[test]
+fn lateness_is_judged_against_the_path() {
+    assert_eq!(lateness_allowed_seconds(0.001), 500e-6);
+    assert!((lateness_allowed_seconds(0.1) - 0.005).abs() < 1e-12);
+}
+
+/// The factor of a busy flow changed by `change`, through a half-full link in a calm lab.
+fn with(change: impl Fn(&mut TransportFacts)) -> Factor {
+    let mut transport = busy_flow();
+    change(&mut transport);
+    named(transport, link(0.5), calm())
+}
+
+// Spec: evidence.md#ends-1
+#[test]
+fn a_reader_that_holds_back_is_named_before_the_window_that_it_closes_and_the_link_that_its_buffer_fills() {
+    let slow = |it: &mut TransportFacts| {
+        (it.receive_observed_seconds, it.receiver_waiting_seconds) = (10.0, 8.0);
+        it.receive_window_limited_seconds = 9.0;
+        it.receive_queue_bytes = 1e6;
+    };
+    assert_eq!(with(slow), Factor::ReceiverApplication);
+    let mut transport = busy_flow();
+    slow(&mut transport);
+    assert_eq!(named(transport, link(0.98), calm()), Factor::ReceiverApplication);
+    assert_eq!(with(|it| it.receive_window_limited_seconds = 9.0), Factor::ReceiveWindow);
+    assert_eq!(
+        with(|it| (it.receive_observed_seconds, it.receiver_waiting_seconds) = (10.0, 4.9)),
+        Factor::Unknown
+    );
+}
+
+// Spec: evidence.md#ends-2
+#[test]
+fn a_source_that_gives_too_little_is_named_unless_the_link_is_full_all_the_same() {
+    let slow = |it: &mut TransportFacts| {
+        it.source_waiting_seconds = 7.0;
+        it.busy_seconds = 3.0;
+        it.retransmitted_segments = 5;
+    };
+    assert_eq!(with(slow), Factor::SourceApplication);
+    let mut transport = busy_flow();
+    slow(&mut transport);
+    assert_eq!(named(transport, link(0.99), calm()), Factor::LinkRate);
+    assert_eq!(with(|it| it.source_waiting_seconds = 1.0), Factor::Unknown);
+}
+
+// Spec: evidence.md#ends-3
+#[test]
+fn a_send_buffer_that_is_empty_before_the_acknowledgements_come_is_named() {
+    assert_eq!(with(|it| it.send_buffer_limited_seconds = 6.0), Factor::SendBuffer);
+    assert_eq!(with(|it| it.send_buffer_limited_seconds = 4.0), Factor::Unknown);
+    // Losses seen on the way do not hide it.
+    let both = |it: &mut TransportFacts| {
+        it.send_buffer_limited_seconds = 9.0;
+        it.retransmitted_segments = 3;
+    };
+    assert_eq!(with(both), Factor::SendBuffer);
+}
+
+// Spec: evidence.md#ends-4
+// Spec: evidence.md#ends-6
+#[test]
+fn a_thread_that_never_waits_for_the_network_names_its_end() {
+    let sender = |it: &mut TransportFacts| {
+        it.sender_thread_busy_ratio = 0.1;
+        it.sender_thread_wait_ratio = 0.85;
+        it.busy_seconds = 2.0;
+    };
+    assert_eq!(with(sender), Factor::SenderCpu);
+    let receiver = |it: &mut TransportFacts| {
+        it.receiver_thread_busy_ratio = 0.95;
+        it.receive_window_limited_seconds = 9.0;
+    };
+    assert_eq!(with(receiver), Factor::ReceiverCpu);
+    // Both ends full: the window says which one the other waits for.
+    let both = |it: &mut TransportFacts| {
+        (it.sender_thread_busy_ratio, it.receiver_thread_busy_ratio) = (0.95, 0.95);
+    };
+    assert_eq!(with(both), Factor::SenderCpu);
+    let both_and_closed = |it: &mut TransportFacts| {
+        both(it);
+        it.receive_window_limited_seconds = 2.0;
+    };
+    assert_eq!(with(both_and_closed), Factor::ReceiverCpu);
+    assert_eq!(with(|it| it.sender_thread_busy_ratio = 0.8), Factor::Unknown);
+}
+
+// Spec: evidence.md#fitness-1
+#[test]
+fn an_end_without_cpu_on_a_machine_without_cpu_is_the_emulators_fault_and_on_a_real_host_its_own() {
+    let starved = TransportFacts { sender_thread_wait_ratio: 0.95, ..busy_flow() };
+    let full = EmulatorFacts { machine_idle_ratio: 0.0, ..calm() };
+    assert_eq!(named(starved, link(0.5), full), Factor::EmulatorLimited);
+    let real = Facts { transport: Some(starved), ..Facts::default() };
+    assert_eq!(limiting_factor(&real).name, Factor::SenderCpu);
+}
+
+// Spec: evidence.md#path-2
+// Spec: evidence.md#path-3
+#[test]
+fn needless_repairs_of_a_broken_order_are_reordering_and_repairs_of_losses_are_not() {
+    let broken = TransportFacts { retransmitted_segments: 400, ..busy_flow() };
+    let stack = StackFacts { out_of_order_segments: 900, reordering_count: 3 };
+    let factor = |transport, port, emulator: Option<EmulatorFacts>| {
+        let ports = if emulator.is_some() { vec![port] } else { Vec::new() };
+        limiting_factor(&Facts { transport: Some(transport), ports, emulator, stack, generator: None }).name
+    };
+    assert_eq!(factor(broken, link(0.5), Some(calm())), Factor::Reordering);
+    // The same counts where the path dropped as much as was sent again.
+    let lossy = PortFacts { dropped_loss: 380, dropped_otherwise_steady: 380, ..link(0.5) };
+    assert_eq!(factor(broken, lossy, Some(calm())), Factor::Loss);
+    // On real hosts only the receivers' own word counts: they had the segments already.
+    let real = |duplicate_segments| {
+        factor(TransportFacts { duplicate_segments, ..broken }, PortFacts::default(), None)
+    };
+    assert_eq!((real(300), real(100)), (Factor::Reordering, Factor::Loss));
+    // Adaptive senders see the same order and send next to nothing again: the link is full.
+    assert_eq!(factor(broken, link(0.98), Some(calm())), Factor::LinkRate);
+    // A sender that is idle most of the time is not held back by what it repairs.
+    let idle = TransportFacts { busy_seconds: 3.0, ..broken };
+    assert_eq!(factor(idle, link(0.5), Some(calm())), Factor::Unknown);
+}
+
+// Spec: evidence.md#path-4
+// Spec: evidence.md#path-5
+#[test]
+fn an_overflowing_queue_is_told_from_losses_on_the_wire_by_what_it_dropped_in_the_steady_state() {
+    let repairs = TransportFacts { retransmitted_segments: 100, ..busy_flow() };
+    let overflow = PortFacts { dropped_queue: 90, dropped_queue_steady: 90, ..link(0.8) };
+    assert_eq!(named(repairs, overflow, calm()), Factor::Queue);
+    let wire = PortFacts {
+        dropped_queue: 900,
+        dropped_queue_steady: 10,
+        dropped_loss: 90,
+        dropped_otherwise_steady: 90,
+        ..link(0.8)
+    };
+    assert_eq!(named(repairs, wire, calm()), Factor::Loss);
+}
+
+// Spec: evidence.md#path-6
+#[test]
+fn a_queue_longer_than_the_round_trip_is_what_a_request_waits_for() {
+    let waiting = |queue_seconds| {
+        let ports = vec![PortFacts { queue_seconds, ..link(1.0) }, link(0.1)];
+        limiting_factor(&Facts { ports, emulator: Some(calm()), ..Facts::default() }).name
+    };
+    assert_eq!((waiting(0.030), waiting(0.001)), (Factor::Queue, Factor::Unknown));
+}
+
+// Spec: evidence.md#fitness-2
+#[test]
+fn a_generator_that_falls_behind_its_clock_judges_nothing() {
+    let kept = GeneratorFacts {
+        due_count: 10_000,
+        lateness_seconds: 80e-6,
+        lateness_seconds_max: 0.01,
+        period_seconds: 0.001,
+        ..GeneratorFacts::default()
+    };
+    let factor = |generator: GeneratorFacts| {
+        let emulator = Some(EmulatorFacts { one_way_seconds: 0.016, ..calm() });
+        limiting_factor(&Facts { generator: Some(generator), emulator, ..Facts::default() }).name
+    };
+    assert_eq!(factor(kept), Factor::Unknown);
+    assert_eq!(factor(GeneratorFacts { missed_count: 200, ..kept }), Factor::GeneratorLimited);
+    assert_eq!(factor(GeneratorFacts { missed_count: 90, ..kept }), Factor::Unknown);
+    // 5 % of 16 ms is 0.8 ms.
+    assert_eq!(factor(GeneratorFacts { lateness_seconds: 0.000_7, ..kept }), Factor::Unknown);
+    let late = GeneratorFacts { lateness_seconds: 0.000_9, ..kept };
+    assert_eq!(factor(late), Factor::GeneratorLimited);
+    assert_eq!(factor(GeneratorFacts { due_count: 100, ..late }), Factor::Unknown);
+    // A stream that came late in blocks and left none out made its load.
+    let stream = Facts { transport: Some(busy_flow()), generator: Some(late), ..Facts::default() };
+    assert_eq!(limiting_factor(&stream).name, Factor::Unknown);
+}
+
+// Spec: evidence.md#order-2
+#[test]
+fn every_factor_comes_with_evidence_in_plain_letters_and_a_share_as_confidence() {
+    type Change = fn(&mut TransportFacts);
+    let changes: [Change; 7] = [
+        |it| (it.receive_observed_seconds, it.receiver_waiting_seconds) = (10.0, 9.0),
+        |it| it.source_waiting_seconds = 9.0,
+        |it| it.send_buffer_limited_seconds = 9.0,
+        |it| it.receiver_thread_busy_ratio = 0.99,
+        |it| it.sender_thread_busy_ratio = 0.99,
+        |it| it.retransmitted_segments = 9,
+        |it| (it.retransmitted_segments, it.receive_window_limited_seconds) = (9, 9.0),
+    ];
+    for (index, change) in changes.iter().enumerate() {
+        let mut transport = busy_flow();
+        change(&mut transport);
+        let facts = Facts {
+            transport: Some(transport),
+            ports: vec![link(0.5)],
+            emulator: Some(calm()),
+            ..Facts::default()
+        };
+        let factor = limiting_factor(&facts);
+        assert_ne!(factor.name, Factor::Unknown, "change {index}");
+        assert!((0.5..=1.0).contains(&factor.confidence), "{factor:?}");
+        assert!(!factor.evidence.is_empty(), "{factor:?}");
+        for line in &factor.evidence {
+            assert!(!line.contains("NaN") && !line.contains("inf"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Whole runs in the lab: a knob causes a limiting factor, and without the knob the factor is another.
+
+mod support;
+
+use serde_json::Value;
+use std::process::{Child, Command};
+use std::time::Duration;
+use support::{
+    children_of, eventually, finish_within, need_lab, ran, run_scenario, scenario, start, stream_step, turn,
+    weir,
+};
+
+const FAST: &str = "rate = \"200Mbit/s\"\nrtt = \"10ms\"\nqueue = { bytes = \"1MiB\" }";
+
+fn factor(summary: &Value) -> String {
+    summary["points"][0]["limiting_factor"]["name"].as_str().unwrap_or("none").to_owned()
+}
+
+/// The factor of a stream over `link` with these keys.
+fn of_stream(link: &str, keys: &str) -> (String, Value) {
+    let (_, summary, _) = run_scenario(&scenario(link, &stream_step(keys)), &[]);
+    (factor(&summary), summary)
+}
+
+fn evidence(summary: &Value) -> String {
+    summary["points"][0]["limiting_factor"]["evidence"].to_string()
+}
+
+// Spec: evidence.md#ends-3
+#[test]
+fn a_small_send_buffer_is_named_and_without_it_the_link_is() {
+    need_lab();
+    let _turn = turn();
+    let (name, summary) = of_stream(FAST, "tcp = { send_buffer = \"64KiB\" }");
+    assert_eq!(name, "send-buffer", "{summary:#}");
+    assert!(evidence(&summary).contains("larger send buffer"), "{summary:#}");
+    let (name, summary) = of_stream(FAST, "");
+    assert_eq!(name, "link-rate", "{summary:#}");
+}
+
+// Spec: evidence.md#path-4
+#[test]
+fn a_queue_too_small_for_the_round_trip_is_named_and_a_larger_one_fills_the_link() {
+    need_lab();
+    let _turn = turn();
+    let link =
+        |queue: &str| format!("rate = \"200Mbit/s\"\nrtt = \"40ms\"\nqueue = {{ bytes = \"{queue}\" }}");
+    let reno = "tcp = { congestion = \"reno\" }";
+    let (name, summary) = of_stream(&link("16KiB"), reno);
+    assert_eq!(name, "queue", "{summary:#}");
+    assert!(evidence(&summary).contains("dropped by the queue of link.wan.forward"), "{summary:#}");
+    let (name, summary) = of_stream(&link("2MiB"), reno);
+    assert_eq!(name, "link-rate", "{summary:#}");
+}
+
+/// A program that takes all of core 0.
+struct Burner(Child);
+
+impl Burner {
+    fn start() -> Burner {
+        let mut command = Command::new("taskset");
+        Burner(
+            command.args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().expect("taskset is there"),
+        )
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The factor of a stream whose agent on `host` (0 sends, 1 receives) shares core 0 with a program that has nearly all of it.
+fn of_starved(host: usize) -> (String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario(FAST, &stream_step(""))).unwrap();
+    let mut command = weir();
+    command.args(["run", file.to_str().unwrap(), "--json", "--out", folder.path().to_str().unwrap()]);
+    let child = start(&mut command);
+    let mut agents = Vec::new();
+    eventually("two agents run", Duration::from_secs(10), || {
+        let children = children_of(child.id());
+        agents =
+            children.into_iter().filter(|(_, line)| line.contains("weir agent")).map(|(id, _)| id).collect();
+        agents.len() == 2
+    });
+    agents.sort_unstable();
+    let agent = agents[host].to_string();
+    // All threads, those that are still to come too.
+    assert!(Command::new("taskset").args(["-acp", "0", &agent]).output().unwrap().status.success());
+    assert!(Command::new("renice").args(["-n", "19", "-p", &agent]).output().unwrap().status.success());
+    let _burner = Burner::start();
+    let ran = ran(finish_within(child, Duration::from_secs(120)));
+    let summary: Value = serde_json::from_str(&ran.stdout).expect("one document");
+    (factor(&summary), summary)
+}
+
+// Spec: evidence.md#ends-6
+#[test]
+fn a_sender_whose_core_another_program_has_is_named() {
+    need_lab();
+    let _turn = turn();
+    let (name, summary) = of_starved(0);
+    assert_eq!(name, "sender-cpu", "{summary:#}");
+    assert!(evidence(&summary).contains("other programs had the core"), "{summary:#}");
+}
+
+// Spec: evidence.md#ends-4
+#[test]
+fn a_receiver_whose_core_another_program_has_is_named() {
+    need_lab();
+    let _turn = turn();
+    let (name, summary) = of_starved(1);
+    assert_eq!(name, "receiver-cpu", "{summary:#}");
+}
+
+// Spec: evidence.md#ends-2
+#[test]
+fn a_source_slower_than_the_link_is_named() {
+    need_lab();
+    let _turn = turn();
+    let (name, summary) = of_stream(FAST, "source_rate = \"50Mbit/s\"");
+    assert_eq!(name, "source-application", "{summary:#}");
+}
+
+// Spec: evidence.md#ends-1
+#[test]
+fn a_reader_slower_than_the_link_is_named() {
+    need_lab();
+    let _turn = turn();
+    let (name, summary) = of_stream(FAST, "read_rate = \"50Mbit/s\"");
+    assert_eq!(name, "receiver-application", "{summary:#}");
+}
+
+// Spec: evidence.md#path-3
+#[test]
+fn a_router_that_delays_every_second_packet_is_named_under_the_legacy_profile_and_gone_under_the_modern_one()
+{
+    need_lab();
+    let _turn = turn();
+    let steps = stream_step("tcp = { congestion = \"reno\" }")
+        + "[[fault]]\nname = \"swap\"\nat = \"1200ms\"\nevery = \"300ms\"\nstep = \"load\"\non = \"link.wan.forward\"\n\
+           do = { delay_some = { share = 0.5, by = \"3ms\", for = \"20ms\" } }\n";
+    let text = scenario(FAST, &steps);
+    let under = |profile: &str| {
+        let sites = text.replace("hosts = 1\n", &format!("hosts = 1\ntcp_profile = \"{profile}\"\n"));
+        let (_, summary, _) = run_scenario(&sites, &[]);
+        (factor(&summary), summary)
+    };
+    let (name, summary) = under("legacy");
+    assert_eq!(name, "reordering", "{summary:#}");
+    assert!(evidence(&summary).contains("although they had arrived"), "{summary:#}");
+    let without = text.replace("name = \"swap\"", "name = \"swap\"\nenabled = false");
+    let (_, summary, _) =
+        run_scenario(&without.replace("hosts = 1\n", "hosts = 1\ntcp_profile = \"legacy\"\n"), &[]);
+    assert_eq!(factor(&summary), "link-rate", "{summary:#}");
+}
+
+// Spec: evidence.md#fitness-2
+#[test]
+fn a_generator_that_its_rate_outruns_makes_the_run_inconclusive() {
+    need_lab();
+    let _turn = turn();
+    let step = |rate: &str| {
+        format!(
+            "[[step]]\nname = \"ping\"\nworkload = \"latency\"\nfrom = \"left-0\"\nto = \"right-0\"\nduration = \"2s\"\nrate = \"{rate}\"\n\
+             [[criterion]]\ntext = \"quick\"\nmetric = \"latency.round_trip_seconds.median\"\nat_most = \"1s\"\n"
+        )
+    };
+    let (status, summary, _) = run_scenario(&scenario(FAST, &step("5000000Hz")), &[]);
+    assert_eq!(factor(&summary), "generator-limited", "{summary:#}");
+    assert_eq!((status, summary["verdict"].as_str()), (3, Some("inconclusive")), "{summary:#}");
+    let (status, summary, _) = run_scenario(&scenario(FAST, &step("200Hz")), &[]);
+    assert_eq!((status, factor(&summary).as_str()), (0, "unknown"), "{summary:#}");
+}
+
+#[test]
+fn what_is_around_the_load_is_measured_on_the_machine_and_on_each_host_within_its_budget() {
+    need_lab();
+    let _turn = turn();
+    let lossy = format!("{FAST}\nforward = {{ loss = \"1%\" }}");
+    let (_, summary) = of_stream(&lossy, "");
+    let metrics = &summary["points"][0]["metrics"];
+    let value = |name: &str| {
+        metrics[name]["mean"].as_f64().unwrap_or_else(|| panic!("{name} is missing: {metrics:#}"))
+    };
+    // What the sender's interface sent is the goodput and its headers.
+    let goodput = value("stream.total_goodput_bits_per_second");
+    let sent = value("interface.sent_bits_per_second@host.left-0.eth0");
+    assert!((0.95..1.15).contains(&(sent / goodput)), "{sent} sent for {goodput}");
+    let received = value("interface.received_bits_per_second@host.right-0.eth0");
+    assert!((0.95..1.10).contains(&(received / goodput)), "{received} received for {goodput}");
+    assert!(value("stack.retransmitted_segments@host.left-0") > 0.0);
+    assert!(value("stack.out_of_order_segments@host.right-0") > 0.0);
+    assert_eq!(value("stack.retransmitted_segments@host.right-0"), 0.0);
+    assert!(value("memory.available_bytes@machine") > 1e6 && value("memory.tcp_bytes@machine") > 0.0);
+    assert!((0.0..=1.0).contains(&value("softirq.busy_ratio@machine")));
+    for who in ["machine", "host.left-0", "host.right-0"] {
+        let cost = value(&format!("telemetry.cost_ratio@{who}"));
+        assert!(cost > 0.0 && cost <= 0.012, "{who} spends {cost} of a core on looking");
+    }
+}
