@@ -1,6 +1,5 @@
 //! What is known of the machine without changing it: read for `environment.json` and for `weir doctor`.
 
-#[cfg(feature = "lab")]
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,7 +141,6 @@ pub fn shares(before: Ticks, after: Ticks) -> Option<(f64, f64)> {
 }
 
 /// What kind of machine this is, where the system tells: hypervisor, product, container.
-#[cfg(feature = "lab")]
 pub fn virtualisation() -> Value {
     let mut found = Map::new();
     let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -171,7 +169,6 @@ pub fn virtualisation() -> Value {
 }
 
 /// Interfaces of this machine with what bounds them: MTU, speed, driver, queues and offloads. The loopback is left out.
-#[cfg(feature = "lab")]
 pub fn interfaces() -> Value {
     let mut all = Map::new();
     let mut names: Vec<String> = fs::read_dir("/sys/class/net")

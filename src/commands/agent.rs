@@ -33,10 +33,8 @@ fn report() -> HostReport {
         v4.map(IpAddr::from).chain(v6.map(IpAddr::from)).collect()
     };
     let interfaces = weir_sys::interface::interfaces().unwrap_or_default();
-    let mut environment = match environment::read(&[]) {
-        serde_json::Value::Object(environment) => environment,
-        _ => serde_json::Map::new(),
-    };
+    // The hello must not wait: what else runs is not watched.
+    let mut environment = environment::read(std::time::Duration::ZERO);
     environment.remove("clock"); // the coordinator's to say
     HostReport {
         reached_at,

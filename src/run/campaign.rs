@@ -107,7 +107,7 @@ impl<'a> Campaign<'a> {
         writer.scenario_toml(&plan.resolved)?;
         writer.plan(&plan_record(plan))?;
         writer.metrics(&crate::registry::metrics())?;
-        let environment = environment::read();
+        let environment = environment::read(environment::WATCHED);
         writer.environment(&environment::with_lab(&environment, &[]))?;
         Ok(Campaign {
             plan,
@@ -141,7 +141,8 @@ impl<'a> Campaign<'a> {
         warnings.append(&mut interrupted.lost);
         warnings.extend(records.iter().filter_map(does_not_count));
         let before = interrupted.environment.take().unwrap_or_default();
-        let changes = resume::environment_changes(&before, &environment::read(&[]));
+        let environment = environment::read(environment::WATCHED);
+        let changes = resume::environment_changes(&before, &environment::with_lab(&environment, &[]));
         if !changes.is_empty() {
             warnings.push(format!(
                 "the run was resumed on a machine that has changed since: {}",
@@ -171,6 +172,7 @@ impl<'a> Campaign<'a> {
             program,
             key,
             writer,
+            environment,
             stage: None,
             next_task: 1,
             ssh_configuration: None,
@@ -317,7 +319,7 @@ impl<'a> Campaign<'a> {
             }
             stage.fleet.read_clocks();
             if !self.resumed {
-                self.writer.environment(&hosts::environment(real, &stage.fleet))?;
+                self.writer.environment(&hosts::environment(&self.environment, real, &stage.fleet))?;
             }
         }
         for error in failed {

@@ -46,8 +46,9 @@ const SYSCTLS: &[&str] = &[
     "kernel.sched_rt_runtime_us",
 ];
 
-/// How long the machine is watched before anything of the run begins.
-const WATCHED: Duration = Duration::from_millis(100);
+/// How long a coordinator watches its machine before anything of the run begins.
+#[cfg(feature = "lab")]
+pub const WATCHED: Duration = Duration::from_millis(100);
 
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -55,10 +56,10 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Reads what can be read; what cannot is left out. Takes a tenth of a second, in which it watches what else runs.
-pub fn read() -> Map<String, Value> {
+/// Reads what can be read; what cannot is left out. Watches for so long what else runs, unless that is zero.
+pub fn read(watched: Duration) -> Map<String, Value> {
     let before = machine::ticks();
-    std::thread::sleep(WATCHED);
+    std::thread::sleep(watched);
     let shares = before.zip(machine::ticks()).and_then(|(before, after)| machine::shares(before, after));
     let mut environment = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
@@ -94,6 +95,7 @@ pub fn read() -> Map<String, Value> {
 }
 
 /// What was read before anything began, with what the lab says of itself: `notes` on what the machine forbids.
+#[cfg(feature = "lab")]
 pub fn with_lab(environment: &Map<String, Value>, notes: &[String]) -> Value {
     let mut environment = environment.clone();
     if !notes.is_empty() {

@@ -108,25 +108,38 @@ fn listed(report: &HostReport) -> String {
     names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// `environment.json` of a run on real hosts: this machine's, and by name each host's with its addresses and how well its
+/// `environment.json` of a run on real hosts: this machine's (`own`), and by name each host's with its addresses and how well its
 /// clock is known.
-pub fn environment(hosts: &[RealHost], fleet: &Fleet) -> Value {
+pub fn environment(own: &Map<String, Value>, hosts: &[RealHost], fleet: &Fleet) -> Value {
     let of_host = |host: &RealHost| {
         let report = fleet.report(&host.name)?;
         let mut all = report.environment.clone();
         all.insert("launcher".to_owned(), host.launcher.clone().into());
         all.insert("reached_at".to_owned(), json!(report.reached_at));
-        all.insert("interfaces".to_owned(), json!(report.interfaces));
+        // What the agent said is not ours: what has another shape than expected is replaced.
+        let mut interfaces = match all.remove("interfaces") {
+            Some(Value::Object(interfaces)) => interfaces,
+            _ => Map::new(),
+        };
+        for (name, addresses) in &report.interfaces {
+            match interfaces.get_mut(name) {
+                Some(Value::Object(interface)) => {
+                    interface.insert("addresses".to_owned(), json!(addresses));
+                }
+                _ => {
+                    interfaces.insert(name.clone(), json!({ "addresses": addresses }));
+                }
+            }
+        }
+        all.insert("interfaces".to_owned(), interfaces.into());
         all.insert("clock".to_owned(), clock(&host.name, fleet));
         Some((host.name.clone(), Value::Object(all)))
     };
-    let mut environment = crate::run::environment::read(&[]);
-    if let Value::Object(environment) = &mut environment {
-        environment.insert("clock".to_owned(), "estimated".into());
-        let hosts: Map<String, Value> = hosts.iter().filter_map(of_host).collect();
-        environment.insert("hosts".to_owned(), hosts.into());
-    }
-    environment
+    let mut environment = own.clone();
+    environment.insert("clock".to_owned(), "estimated".into());
+    let hosts: Map<String, Value> = hosts.iter().filter_map(of_host).collect();
+    environment.insert("hosts".to_owned(), hosts.into());
+    environment.into()
 }
 
 /// `"shared"`, or the host's clock minus the coordinator's when the run began.
