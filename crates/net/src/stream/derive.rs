@@ -126,8 +126,14 @@ fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<Transpor
         sum.receive_queue_ratio /= looks;
     }
     for body in bodies {
-        sum.sender_thread_busy_ratio = sum.sender_thread_busy_ratio.max(body.sender_thread_busy_ratio);
-        sum.receiver_thread_busy_ratio = sum.receiver_thread_busy_ratio.max(body.receiver_thread_busy_ratio);
+        let (ran, waited) = (body.sender_thread_busy_ratio, body.sender_thread_wait_ratio);
+        if ran + waited > sum.sender_thread_busy_ratio + sum.sender_thread_wait_ratio {
+            (sum.sender_thread_busy_ratio, sum.sender_thread_wait_ratio) = (ran, waited);
+        }
+        let (ran, waited) = (body.receiver_thread_busy_ratio, body.receiver_thread_wait_ratio);
+        if ran + waited > sum.receiver_thread_busy_ratio + sum.receiver_thread_wait_ratio {
+            (sum.receiver_thread_busy_ratio, sum.receiver_thread_wait_ratio) = (ran, waited);
+        }
     }
     Some(sum)
 }

@@ -20,11 +20,17 @@ pub struct StreamBody {
     pub received: Vec<ReceivedFlow>,
     pub sent: Vec<SentFlow>,
     pub interval_ns: u64,
-    /// Share of the steady state that the busiest thread that sends spent on a CPU; likewise that receives.
+    /// Share of the steady state that the busiest thread that sends spent on a core; likewise that receives. The busiest is the one
+    /// that ran or waited for a core longest.
     #[serde(default)]
     pub sender_thread_busy_ratio: f64,
     #[serde(default)]
     pub receiver_thread_busy_ratio: f64,
+    /// Share of the steady state in which the same thread could have run and waited for a core.
+    #[serde(default)]
+    pub sender_thread_wait_ratio: f64,
+    #[serde(default)]
+    pub receiver_thread_wait_ratio: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,13 +88,17 @@ pub fn assemble(
         ..Outcome::default()
     };
     let busiest = |of: fn(&ThreadCpu) -> bool| {
-        cpus.iter().filter(|cpu| of(cpu)).filter_map(ThreadCpu::busy_ratio).fold(0.0, f64::max)
+        let all = cpus.iter().filter(|cpu| of(cpu)).filter_map(ThreadCpu::shares);
+        all.max_by(|one, other| (one.0 + one.1).total_cmp(&(other.0 + other.1))).unwrap_or_default()
     };
+    let (sender, receiver) = (busiest(|cpu| cpu.sends), busiest(|cpu| cpu.receives));
     let mut body = StreamBody {
         cpu_ns: cpus.iter().map(|cpu| cpu.total_ns).sum(),
         interval_ns: nanoseconds(interval),
-        sender_thread_busy_ratio: busiest(|cpu| cpu.sends),
-        receiver_thread_busy_ratio: busiest(|cpu| cpu.receives),
+        sender_thread_busy_ratio: sender.0,
+        sender_thread_wait_ratio: sender.1,
+        receiver_thread_busy_ratio: receiver.0,
+        receiver_thread_wait_ratio: receiver.1,
         ..StreamBody::default()
     };
     for half in halves {
