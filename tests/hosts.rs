@@ -92,6 +92,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
         pairs: vec![(peer(fleet, "left-0"), peer(fleet, host))],
         start: StepStart::After(index.checked_sub(1)),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
+        samplers: Vec::new(),
         data_ports: &data_ports,
     };
     let to: Vec<&'static str> =
