@@ -88,7 +88,7 @@ pub(super) fn receiver_cpu(facts: &Facts) -> Option<LimitingFactor> {
     let (ran, waited) = (transport.receiver_thread_busy_ratio, transport.receiver_thread_wait_ratio);
     let closed = transport.of_busy(transport.receive_window_limited_seconds);
     let sender = transport.sender_thread_busy_ratio + transport.sender_thread_wait_ratio;
-    if ran + waited < THREAD_FULL || (closed < CLOSED_AT_TIMES && sender >= THREAD_FULL) {
+    if !starved(ran, waited) || (closed < CLOSED_AT_TIMES && sender >= ran + waited) {
         return None;
     }
     let mut evidence = cpu_lines("receiving", ran, waited);
@@ -103,7 +103,7 @@ pub(super) fn receiver_cpu(facts: &Facts) -> Option<LimitingFactor> {
 pub(super) fn sender_cpu(facts: &Facts) -> Option<LimitingFactor> {
     let transport = facts.transport?;
     let (ran, waited) = (transport.sender_thread_busy_ratio, transport.sender_thread_wait_ratio);
-    if ran + waited < THREAD_FULL {
+    if !starved(ran, waited) {
         return None;
     }
     let mut evidence = cpu_lines("sending", ran, waited);
@@ -111,9 +111,15 @@ pub(super) fn sender_cpu(facts: &Facts) -> Option<LimitingFactor> {
     named(Factor::SenderCpu, ran + waited, evidence)
 }
 
+/// Whether a thread with these shares was held back by its core: never idle, or kept waiting for it most of the time (a sender
+/// that gets the core seldom fills its buffer at once, and waits for room until it is kept waiting again).
+fn starved(ran: f64, waited: f64) -> bool {
+    ran + waited >= THREAD_FULL || waited >= MOST
+}
+
 fn cpu_lines(which: &str, ran: f64, waited: f64) -> Vec<String> {
     let mut lines = vec![format!(
-        "the busiest {which} thread ran {} of the time and waited for a core {} of it: hardly ever for the network",
+        "the busiest {which} thread ran {} of the time and waited for a core {} of it",
         percent(ran),
         percent(waited)
     )];

@@ -178,6 +178,9 @@ fn a_thread_that_never_waits_for_the_network_names_its_end() {
     };
     assert_eq!(with(both_and_closed), Factor::ReceiverCpu);
     assert_eq!(with(|it| it.sender_thread_busy_ratio = 0.8), Factor::Unknown);
+    // Kept waiting for its core most of the time, it is held back by that even if it waits for room in between.
+    assert_eq!(with(|it| it.sender_thread_wait_ratio = 0.6), Factor::SenderCpu);
+    assert_eq!(with(|it| it.sender_thread_wait_ratio = 0.3), Factor::Unknown);
 }
 
 // Spec: evidence.md#fitness-1
