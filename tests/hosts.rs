@@ -344,3 +344,74 @@ fn times_of_a_host_whose_clock_is_a_day_ahead_come_out_on_ours() {
     let granted = receiver.granted.clone();
     assert!(!granted.is_empty());
 }
+
+/// What lies between, and what is to be measured over it; the lab or the hosts come before it.
+const STEPS: &str = r#"
+[[step]]
+name = "idle"
+workload = "latency"
+from = "left-0"
+to = "right-0"
+size = "64B"
+duration = "2s"
+warm_up = "200ms"
+
+[[step]]
+name = "load"
+workload = "stream"
+from = "left-0"
+to = "right-0"
+duration = "5s"
+warm_up = "2s"
+tcp = { congestion = "reno" }
+"#;
+
+/// Median round trip in seconds and total goodput in bit/s of a summary.
+fn figures(summary: &serde_json::Value) -> [f64; 2] {
+    let metric = |step: &str, name: &str, statistic: &str| {
+        let point = summary["points"].as_array().unwrap().iter().find(|point| point["step"] == step).unwrap();
+        point["metrics"][name][statistic].as_f64().unwrap_or_else(|| panic!("no {name} in {point}"))
+    };
+    [
+        metric("idle", "latency.round_trip_seconds", "median"),
+        metric("load", "stream.total_goodput_bits_per_second", "mean"),
+    ]
+}
+
+// Spec: agent-protocol.md#data-1
+#[test]
+fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches() {
+    let _turn = turn();
+    let head = "[scenario]\nname = \"twice\"\nabout = \"written by a test\"\ntrials = 2\n";
+    let (status, of_lab, ran) = support::run_scenario(&format!("{head}{}{STEPS}", far::LAB), &[]);
+    assert!(status == 0 || status == 3, "{}", ran.stderr);
+    let mut far = Far::up("t-twice");
+    far.serve("left-0", 22, "", &[]);
+    far.serve("right-0", 22, "", &["unshare", "--time", "--monotonic", "5000", "--fork", "--kill-child"]);
+    let hosts = "[hosts]\ndata_ports = \"5300-5309\"\n[hosts.left-0]\naddress = \"left-0\"\n[hosts.right-0]\n\
+                 address = \"right-0\"\ndata_interface = \"eth0\"\n";
+    fs::write(far.path("hosts.toml"), format!("{head}{hosts}{STEPS}")).unwrap();
+    let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
+    let program = env!("CARGO_BIN_EXE_weir");
+    let text = far.exec_for(
+        "near-0",
+        &[program, "run", &file, "--json", "--out", &out, "--ssh-config", &configuration],
+        Duration::from_secs(90),
+    );
+    let of_hosts: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    for point in of_hosts["points"].as_array().unwrap() {
+        assert_eq!(point["valid_trials"], 2, "{}", of_hosts["warnings"]);
+        let uncertainty = &point["metrics"]["control.clock_uncertainty_seconds"];
+        assert!(uncertainty["max"].as_f64().is_some_and(|it| it > 0.0 && it < 0.5), "{uncertainty}");
+    }
+    let ([lab_rtt, lab_rate], [rtt, rate]) = (figures(&of_lab), figures(&of_hosts));
+    // 10 ms and 94.1 Mbit/s; the scheduling of a busy machine is in the one, sampling at the edges in the other.
+    assert!((rtt / lab_rtt - 1.0).abs() < 0.05, "{lab_rtt} s in the lab, {rtt} s on hosts");
+    assert!((rate / lab_rate - 1.0).abs() < 0.02, "{lab_rate} bit/s in the lab, {rate} bit/s on hosts");
+    let folder = of_hosts["results"].as_str().unwrap();
+    let environment: serde_json::Value =
+        serde_json::from_slice(&fs::read(format!("{folder}/environment.json")).unwrap()).unwrap();
+    let ahead: i64 = environment["hosts"]["right-0"]["clock"]["offset_ns"].as_str().unwrap().parse().unwrap();
+    assert!((ahead - 5_000_000_000_000).abs() < 500_000_000, "{environment:#}");
+    assert!(of_hosts["warnings"].to_string().contains("real hosts"), "{}", of_hosts["warnings"]);
+}
