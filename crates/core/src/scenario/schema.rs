@@ -188,10 +188,8 @@ const DATA_PORTS: Param = text(
 );
 const JUMP: Param =
     text("jump", "Hosts to go over, as `ssh -J` takes them: [user@]host[:port], with commas.");
-const AGENT: Param = text(
-    "agent",
-    "The weir program on the hosts; one in the path, or a copy that is made there, unless given.",
-);
+const AGENT: Param =
+    text("agent", "The weir program on the hosts; a copy of this one, made there once, unless given.");
 const LAUNCHER: Param =
     Param::new("launcher", Kind::Choice(&["ssh", "local"]), "How the agent gets started.");
 
