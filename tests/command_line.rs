@@ -68,10 +68,14 @@ fn hostile_names_and_values_are_refused_and_never_reach_a_shell_or_a_path() {
 fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("big.toml");
-    fs::write(&file, "# comment\n".repeat(1 << 20)).unwrap();
-    let ran = run(&["check", file.to_str().unwrap()]);
-    assert_eq!(ran.status, 2);
-    assert!(ran.stderr.contains("1 MiB"), "{}", ran.stderr);
+    for (line, count, words) in
+        [("# comment\n", 1 << 20, "no [lab]"), ("a = [[[", 1 << 20, "TOML"), ("# long\n", 3 << 20, "16 MiB")]
+    {
+        fs::write(&file, line.repeat(count)).unwrap();
+        let ran = run(&["check", file.to_str().unwrap()]);
+        assert_eq!(ran.status, 2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
     let mut state = 1u64;
     for _ in 0..20 {
         let bytes: Vec<u8> = (0..4096)
@@ -92,9 +96,9 @@ fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
 
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
-    let link = "rate = \"1Gbit/s\"\nrtt = \"16ms\"\njitter = \"1ms\"";
-    let error = refused(&scenario(link, &stream_step("")), &[]);
-    assert!(error.contains("jitter") && error.contains("not yet"), "{error}");
+    let step = stream_step("").replace("\"stream\"", "\"event\"");
+    let error = refused(&scenario("rate = \"1Gbit/s\"\nrtt = \"16ms\"", &step), &[]);
+    assert!(error.contains("\"event\"") && error.contains("not yet"), "{error}");
 }
 
 #[test]

@@ -222,7 +222,7 @@ fn losses(
         return None;
     }
     let mtu = path.iter().map(|index| links[*index].mtu).min()?;
-    let segment = Bytes(u64::from(model::payload_bytes(mtu, true)));
+    let segment = Bytes(u64::from(model::Segments::of(step).payload_bytes(mtu)));
     let flows = (step.pairs.len() as u64 * step.values.count("streams").unwrap_or(1)) as f64;
     let share = ceiling.map_or(f64::INFINITY, |ceiling| ceiling / flows);
     let rate = model::mathis(segment, rtt, loss).unwrap_or(f64::INFINITY).min(share);

@@ -64,7 +64,7 @@ pub struct Args {
 
 /// Reads a scenario file whole, refusing what cannot be one.
 pub fn read_scenario(path: &Path) -> anyhow::Result<String> {
-    const BYTES_MAX: u64 = 1 << 20;
+    const BYTES_MAX: u64 = scenario::FILE_BYTES_MAX as u64;
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open the scenario {shown}"))?;
     let mut bytes = Vec::new();
@@ -72,7 +72,7 @@ pub fn read_scenario(path: &Path) -> anyhow::Result<String> {
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read the scenario {shown}"))?;
     if bytes.len() as u64 > BYTES_MAX {
-        bail!("{shown} is larger than 1 MiB; a scenario is a few kilobytes of TOML");
+        bail!("{shown} is larger than 16 MiB; a scenario is a few kilobytes of TOML");
     }
     String::from_utf8(bytes).with_context(|| format!("{shown} is not UTF-8 text; a scenario is a TOML file"))
 }

@@ -362,6 +362,7 @@ fn job<'a>(
     let real = configuration.hosts.as_deref().unwrap_or_default();
     let address = |host: usize| match real.get(host) {
         Some(real) => hosts::data_address(real, fleet, family).map_err(|text| anyhow!(text)),
+        None if family == 6 => Ok(Topology::ipv6(host).into()),
         None => Ok(Topology::ipv4(host).into()),
     };
     let peer = |host: usize| -> anyhow::Result<Peer> {

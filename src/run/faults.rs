@@ -1,112 +1,514 @@
-//! From the faults of a scenario to changes of links at exact times, and to the ground truth of what was injected.
+//! From the faults of a scenario to changes of links at exact times, to orders to hosts' processes, and to the ground truth
+//! of what was injected. Pure: it is told how far ahead to look and gives what falls due until then.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 use std::time::Duration;
 use weir_core::Instant;
-use weir_core::scenario::{Fault, FaultAction};
-use weir_core::schedule::{Change, Set};
+use weir_core::scenario::{Affected, Fault, FaultAction};
+use weir_core::schedule::{Change, Effect, Rule, Set};
+use weir_core::topology::Topology;
+use weir_core::units::duration_text;
 
-/// Most occurrences of one fault that are scheduled at a time; one every 10 ms for a quarter of an hour.
-const OCCURRENCES_MAX: usize = 100_000;
+/// Most occurrences that a trial keeps the truth of; a link that flaps a thousand times a second reaches it in a quarter
+/// of an hour.
+const OCCURRENCES_MAX: usize = 1_000_000;
 
 /// One occurrence, on the experiment's clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occurrence {
-    pub fault: String,
-    pub on: String,
+    pub fault: Arc<str>,
+    pub on: Arc<str>,
+    pub what: Arc<str>,
     pub start: Instant,
     pub end: Instant,
-    pub what: String,
+    /// Carried out by orders, which know their own true times.
+    pub by_orders: bool,
 }
 
-/// All occurrences of `fault` from `origin` (the start of the trial or of its step) until `until`, and the changes of links
-/// that bring them about.
-pub fn occurrences(fault: &Fault, origin: Instant, until: Instant) -> (Vec<Occurrence>, Vec<Change>) {
-    let (mut found, mut changes) = (Vec::new(), Vec::new());
-    let mut start = origin + fault.at;
-    while start < until && found.len() < OCCURRENCES_MAX {
-        let end = start + fault.action.duration();
-        let (on, off) = settings(&fault.action);
-        for link in &fault.on {
-            changes.push(Change { at_ns: start.as_ns(), link: *link, set: on.clone() });
-            changes.push(Change { at_ns: end.as_ns(), link: *link, set: off.clone() });
+/// What is done to the processes of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// They stand still for this long.
+    Pause(Duration),
+    Resume,
+    Kill,
+}
+
+/// An order for the processes of a host, by index, at its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Due {
+    pub at: Instant,
+    pub host: usize,
+    pub order: Order,
+    pub fault: Arc<str>,
+    pub on: Arc<str>,
+    pub what: Arc<str>,
+}
+
+/// What falls due until a horizon.
+#[derive(Debug, Default, PartialEq)]
+pub struct Batch {
+    /// In the order of their times.
+    pub changes: Vec<Change>,
+    pub orders: Vec<Due>,
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// A part of a fault that runs by its own times.
+struct Source {
+    fault: usize,
+    part: usize,
+    /// Of the first occurrence.
+    start: Instant,
+    until: Instant,
+    name: Arc<str>,
+    on: Arc<str>,
+    what: Arc<str>,
+}
+
+impl Source {
+    fn due(&self, at: Instant, host: usize, order: Order) -> Due {
+        let [fault, on, what] = [&self.name, &self.on, &self.what].map(Arc::clone);
+        Due { at, host, order, fault, on, what }
+    }
+}
+
+/// Faults of one kind on one link replace each other, so the one that began last holds, and when it ends the one before.
+type Slot = (usize, u32);
+
+/// Injects the faults of one trial.
+pub struct Injector<'a> {
+    faults: &'a [Fault],
+    sources: Vec<Source>,
+    /// Beginnings to come: time, source, number of the occurrence.
+    starts: BinaryHeap<Reverse<(Instant, usize, u64)>>,
+    /// Ends to come of what has begun.
+    ends: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// What holds on each link, the last that began at the end; by source.
+    active: BTreeMap<Slot, Vec<usize>>,
+    occurred: usize,
+}
+
+impl<'a> Injector<'a> {
+    pub fn new(faults: &'a [Fault]) -> Self {
+        Injector {
+            faults,
+            sources: Vec::new(),
+            starts: BinaryHeap::new(),
+            ends: BinaryHeap::new(),
+            active: BTreeMap::new(),
+            occurred: 0,
         }
-        found.push(Occurrence {
-            fault: fault.name.clone(),
-            on: fault.on_text.clone(),
-            start,
+    }
+
+    /// Makes the faults that count from `origin` (the start of the trial, or of `step`) known; none begins at `until` or later.
+    pub fn begin(&mut self, step: Option<usize>, origin: Instant, until: Instant, topology: &Topology) {
+        for (index, fault) in self.faults.iter().enumerate().filter(|(_, fault)| fault.step == step) {
+            for (part, own) in fault.parts.iter().enumerate() {
+                let start = origin + fault.at + own.phase;
+                if start >= until {
+                    continue;
+                }
+                let source = Source {
+                    fault: index,
+                    part,
+                    start,
+                    until,
+                    name: fault.name.as_str().into(),
+                    on: fault.on_text.as_str().into(),
+                    what: sentence(fault, part, topology).into(),
+                };
+                self.starts.push(Reverse((start, self.sources.len(), 0)));
+                self.sources.push(source);
+            }
+        }
+    }
+
+    /// True when more happened than the truth is kept of: from there on nothing is injected.
+    pub fn exhausted(&self) -> bool {
+        self.occurred >= OCCURRENCES_MAX
+    }
+
+    /// Everything that falls due up to and at `horizon` and was not given before.
+    pub fn advance(&mut self, horizon: Instant) -> Batch {
+        let mut batch = Batch::default();
+        loop {
+            let start = self.starts.peek().map(|Reverse(next)| next.0).filter(|at| *at <= horizon);
+            let end = self.ends.peek().map(|Reverse(next)| next.0).filter(|at| *at <= horizon);
+            // What ends makes room before what begins at the same moment.
+            match (start, end) {
+                (None, None) => return batch,
+                (Some(start), Some(end)) if start < end => self.start_next(&mut batch),
+                (Some(_), None) => self.start_next(&mut batch),
+                (_, Some(_)) => self.end_next(&mut batch),
+            }
+        }
+    }
+
+    fn start_next(&mut self, batch: &mut Batch) {
+        let Some(Reverse((at, index, number))) = self.starts.pop() else { return };
+        if self.exhausted() {
+            return;
+        }
+        self.occurred += 1;
+        let source = &self.sources[index];
+        let fault = &self.faults[source.fault];
+        let end = at + fault.action.duration();
+        batch.occurrences.push(Occurrence {
+            fault: Arc::clone(&source.name),
+            on: Arc::clone(&source.on),
+            what: Arc::clone(&source.what),
+            start: at,
             end,
-            what: sentence(&fault.action),
+            by_orders: matches!(fault.parts[source.part].affected, Affected::Processes(_)),
         });
-        match fault.every {
-            Some(every) if every > Duration::ZERO => start = start + every,
-            _ => break,
+        if let Some(every) = fault.every.filter(|every| *every > Duration::ZERO) {
+            // From the first one, so that no rounding adds up.
+            let passed = every.as_nanos().saturating_mul(u128::from(number) + 1);
+            let next = source.start + Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX));
+            if next < source.until {
+                self.starts.push(Reverse((next, index, number + 1)));
+            }
+        }
+        if let Affected::Processes(hosts) = &fault.parts[source.part].affected {
+            let order = match &fault.action {
+                FaultAction::Pause { duration } => Order::Pause(*duration),
+                _ => Order::Kill,
+            };
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, order)));
+            if matches!(order, Order::Pause(_)) {
+                self.ends.push(Reverse((end, index)));
+            }
+            return;
+        }
+        self.ends.push(Reverse((end, index)));
+        for link in &fault.on {
+            let slot = (*link, self.kind(index));
+            self.active.entry(slot).or_default().push(index);
+            batch.changes.push(Change { at_ns: at.as_ns(), link: *link, set: self.setting(index, true) });
         }
     }
-    (found, changes)
-}
 
-fn settings(action: &FaultAction) -> (Set, Set) {
-    match action {
-        FaultAction::Outage { .. } => (Set::Outage(true), Set::Outage(false)),
-        FaultAction::Rate { to, .. } => (Set::Rate(Some(*to)), Set::Rate(None)),
-        FaultAction::Delay { add, .. } => {
-            (Set::DelayAdd(u64::try_from(add.as_nanos()).unwrap_or(u64::MAX)), Set::DelayAdd(0))
+    fn end_next(&mut self, batch: &mut Batch) {
+        let Some(Reverse((at, index))) = self.ends.pop() else { return };
+        let source = &self.sources[index];
+        let fault = &self.faults[source.fault];
+        if let Affected::Processes(hosts) = &fault.parts[source.part].affected {
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, Order::Resume)));
+            return;
         }
-        FaultAction::Loss { ratio, .. } => (Set::Loss(Some(*ratio)), Set::Loss(None)),
+        for link in &fault.on {
+            let slot = (*link, self.kind(index));
+            let Some(holding) = self.active.get_mut(&slot) else { continue };
+            let was_last = holding.last() == Some(&index);
+            if let Some(position) = holding.iter().rposition(|other| *other == index) {
+                holding.remove(position);
+            }
+            let before = holding.last().copied();
+            if holding.is_empty() {
+                self.active.remove(&slot);
+            }
+            if !was_last {
+                continue;
+            }
+            let set = match before {
+                Some(before) => self.setting(before, true),
+                None => self.setting(index, false),
+            };
+            batch.changes.push(Change { at_ns: at.as_ns(), link: *link, set });
+        }
+    }
+
+    /// What replaces what: whole-link settings by their sort, each rule only itself.
+    fn kind(&self, index: usize) -> u32 {
+        let source = &self.sources[index];
+        let fault = &self.faults[source.fault];
+        match (&fault.parts[source.part].affected, &fault.action) {
+            (Affected::Packets(_), _) => RULES_FROM + u32::try_from(index).unwrap_or(u32::MAX - RULES_FROM),
+            (_, FaultAction::Outage { .. }) => 0,
+            (_, FaultAction::Rate { .. }) => 1,
+            (_, FaultAction::Delay { .. }) => 2,
+            (_, FaultAction::Loss { .. }) => 3,
+            _ => 4,
+        }
+    }
+
+    fn setting(&self, index: usize, on: bool) -> Set {
+        let source = &self.sources[index];
+        let fault = &self.faults[source.fault];
+        if let Affected::Packets(matches) = &fault.parts[source.part].affected {
+            let rule = on.then(|| Box::new(Rule { matches: matches.clone(), effect: effect(&fault.action) }));
+            return Set::Rule { number: self.kind(index), rule };
+        }
+        match &fault.action {
+            FaultAction::Outage { .. } => Set::Outage(on),
+            FaultAction::Rate { to, .. } => Set::Rate(on.then_some(*to)),
+            FaultAction::Delay { add, .. } => Set::DelayAdd(if on { nanoseconds(*add) } else { 0 }),
+            FaultAction::Loss { ratio, .. } => Set::Loss(on.then_some(*ratio)),
+            FaultAction::Corrupt { ratio, .. } => Set::Corrupt(on.then_some(*ratio)),
+            FaultAction::DelaySome { .. } | FaultAction::Pause { .. } | FaultAction::Kill => {
+                unreachable!("the decoder gives these no whole link")
+            }
+        }
     }
 }
 
-fn sentence(action: &FaultAction) -> String {
-    use weir_core::units::duration_text;
-    let time = duration_text(action.duration());
+/// Numbers of rules come after those of the whole-link settings.
+const RULES_FROM: u32 = 5;
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn effect(action: &FaultAction) -> Effect {
     match action {
+        FaultAction::Loss { ratio, .. } => Effect::Loss(*ratio),
+        FaultAction::Corrupt { ratio, .. } => Effect::Corrupt(*ratio),
+        FaultAction::Delay { add, .. } => Effect::Delay(nanoseconds(*add)),
+        FaultAction::DelaySome { share, by, .. } => {
+            Effect::DelaySome { share: *share, by_ns: nanoseconds(*by) }
+        }
+        // A rate, a pause and a kill are of no packets: the decoder refuses them with a match.
+        FaultAction::Outage { .. }
+        | FaultAction::Rate { .. }
+        | FaultAction::Pause { .. }
+        | FaultAction::Kill => Effect::Outage,
+    }
+}
+
+/// What happens, in words; and for whom, where that is not everyone.
+fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
+    let time = duration_text(fault.action.duration());
+    let percent = |ratio: f64| format!("{} %", ratio * 100.0);
+    let what = match &fault.action {
         FaultAction::Outage { .. } => format!("outage for {time}"),
         FaultAction::Rate { to, .. } => format!("rate {to} for {time}"),
         FaultAction::Delay { add, .. } => format!("{} more delay for {time}", duration_text(*add)),
-        FaultAction::Loss { ratio, .. } => format!("loss of {} % for {time}", ratio * 100.0),
+        FaultAction::Loss { ratio, .. } => format!("loss of {} for {time}", percent(*ratio)),
+        FaultAction::Corrupt { ratio, .. } => format!("corruption of {} for {time}", percent(*ratio)),
+        FaultAction::DelaySome { share, by, .. } => {
+            format!("{} of the packets {} later for {time}", percent(*share), duration_text(*by))
+        }
+        FaultAction::Pause { .. } => format!("processes paused for {time}"),
+        FaultAction::Kill => "processes killed".to_owned(),
+    };
+    let names = |hosts: &[usize]| {
+        let shown: Vec<&str> = hosts.iter().take(4).map(|host| topology.hosts[*host].name.as_str()).collect();
+        let more = hosts.len().saturating_sub(4);
+        format!("{}{}", shown.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() })
+    };
+    let whole = |hosts: &[u32]| hosts.iter().map(|host| *host as usize).collect::<Vec<_>>();
+    match &fault.parts[part].affected {
+        Affected::Link => what,
+        Affected::Processes(hosts) => format!("{what} on {}", names(hosts)),
+        Affected::Packets(matches) => {
+            let mut of = String::new();
+            if !matches.from.is_empty() {
+                of += &format!(" from {}", names(&whole(&matches.from)));
+            }
+            if !matches.to.is_empty() {
+                of += &format!(" to {}", names(&whole(&matches.to)));
+            }
+            if let Some(protocol) = matches.protocol {
+                of += &format!(" of {}", format!("{protocol:?}").to_lowercase());
+            }
+            if let Some(port) = matches.port {
+                of += &format!(" with port {port}");
+            }
+            if matches.share < 1.0 {
+                of += &format!(", {} of them", percent(matches.share));
+            }
+            if of.is_empty() { what } else { format!("{what}, packets{of}") }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_core::BitsPerSecond;
+    use weir_core::scenario::FaultPart;
+    use weir_core::schedule::Match;
 
-    fn cut(every: Option<Duration>) -> Fault {
+    fn two_hosts() -> Topology {
+        let access = weir_core::topology::Access {
+            rate: None,
+            delay_ns: 0,
+            loss: 0.0,
+            impairments: Default::default(),
+            mtu: 1500,
+            queue: None,
+            framing_bytes: 38,
+        };
+        let host =
+            |name: &str| weir_core::topology::Host { name: name.to_owned(), site: 0, access: access.clone() };
+        Topology { hosts: vec![host("a-0"), host("a-1")], ..Topology::default() }
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(at: Duration) -> Instant {
+        Instant::ZERO + at
+    }
+
+    fn fault(at: u64, every: Option<Duration>, action: FaultAction, affected: Affected) -> Fault {
         Fault {
             name: "cut".to_owned(),
-            at: Duration::from_secs(1),
+            at: ms(at),
             step: None,
             every,
             on: vec![4, 5],
             on_text: "link.wan".to_owned(),
-            action: FaultAction::Outage { duration: Duration::from_millis(300) },
+            action,
+            parts: vec![FaultPart { phase: Duration::ZERO, affected }],
         }
+    }
+
+    fn outage(at: u64, every: Option<Duration>, length: u64) -> Fault {
+        fault(at, every, FaultAction::Outage { duration: ms(length) }, Affected::Link)
+    }
+
+    /// All of a trial at once: time in ms, link, setting.
+    fn all(faults: &[Fault], until: Duration) -> Vec<(u64, usize, Set)> {
+        let mut injector = Injector::new(faults);
+        injector.begin(None, Instant::ZERO, at(until), &two_hosts());
+        let changes = injector.advance(at(until)).changes;
+        changes.into_iter().map(|change| (change.at_ns / 1_000_000, change.link, change.set)).collect()
     }
 
     #[test]
     fn an_outage_begins_and_ends_on_each_of_its_links() {
         let origin = Instant::from_ns(5_000_000_000);
-        let (found, changes) = occurrences(&cut(None), origin, origin + Duration::from_secs(60));
-        assert_eq!(found.len(), 1);
+        let faults = [outage(1_000, None, 300)];
+        let mut injector = Injector::new(&faults);
+        injector.begin(None, origin, origin + Duration::from_secs(60), &Topology::default());
+        let batch = injector.advance(Instant::NEVER);
+        assert_eq!(batch.occurrences.len(), 1);
+        let change = |at_ns, link, on| Change { at_ns, link, set: Set::Outage(on) };
         let expected = [
-            Change { at_ns: 6_000_000_000, link: 4, set: Set::Outage(true) },
-            Change { at_ns: 6_300_000_000, link: 4, set: Set::Outage(false) },
-            Change { at_ns: 6_000_000_000, link: 5, set: Set::Outage(true) },
-            Change { at_ns: 6_300_000_000, link: 5, set: Set::Outage(false) },
+            change(6_000_000_000, 4, true),
+            change(6_000_000_000, 5, true),
+            change(6_300_000_000, 4, false),
+            change(6_300_000_000, 5, false),
         ];
-        assert_eq!(changes, expected);
+        assert_eq!(batch.changes, expected);
+    }
+
+    // Spec: scenario.md#fault-2
+    #[test]
+    fn a_repeated_fault_keeps_its_period_to_the_nanosecond_and_ends_with_the_trial() {
+        let every = Duration::from_nanos(1_000_000_001);
+        let faults = [outage(0, Some(every), 300)];
+        let mut injector = Injector::new(&faults);
+        injector.begin(None, Instant::ZERO, at(Duration::from_secs(100)), &Topology::default());
+        let starts: Vec<u64> =
+            injector.advance(Instant::NEVER).occurrences.iter().map(|it| it.start.as_ns()).collect();
+        let expected: Vec<u64> = (0..100).map(|number| number * 1_000_000_001).collect();
+        assert_eq!(starts, expected);
+    }
+
+    // Spec: scenario.md#fault-5
+    #[test]
+    fn of_two_faults_of_one_kind_the_later_holds_and_then_the_earlier_again() {
+        let rate = |to, length| FaultAction::Rate { to: BitsPerSecond(to), duration: ms(length) };
+        let mut faults = [
+            fault(0, None, rate(100, 1_000), Affected::Link),
+            fault(200, None, rate(50, 300), Affected::Link),
+        ];
+        for fault in &mut faults {
+            fault.on = vec![4];
+        }
+        let set = |to: Option<u64>| Set::Rate(to.map(BitsPerSecond));
+        let inside = [
+            (0, 4, set(Some(100))),
+            (200, 4, set(Some(50))),
+            (500, 4, set(Some(100))),
+            (1_000, 4, set(None)),
+        ];
+        assert_eq!(all(&faults, Duration::from_secs(9)), inside);
+        faults[1].action = rate(50, 3_000);
+        let across = [(0, 4, set(Some(100))), (200, 4, set(Some(50))), (3_200, 4, set(None))];
+        assert_eq!(all(&faults, Duration::from_secs(9)), across, "the end of the first changes nothing");
     }
 
     #[test]
-    fn a_repeated_fault_ends_with_the_trial_and_never_floods() {
-        let origin = Instant::ZERO;
-        let (found, _) =
-            occurrences(&cut(Some(Duration::from_secs(10))), origin, origin + Duration::from_secs(35));
-        assert_eq!(
-            found.iter().map(|it| it.start.as_ns() / 1_000_000_000).collect::<Vec<_>>(),
-            [1, 11, 21, 31]
-        );
-        let (found, _) = occurrences(&cut(Some(Duration::from_nanos(1))), origin, Instant::NEVER);
-        assert_eq!(found.len(), OCCURRENCES_MAX);
+    fn what_is_given_out_piece_by_piece_is_the_same_as_all_at_once() {
+        let faults = [outage(3, Some(ms(10)), 7), outage(5, Some(ms(13)), 4)];
+        let whole = all(&faults, ms(500));
+        let mut injector = Injector::new(&faults);
+        injector.begin(None, Instant::ZERO, at(ms(500)), &Topology::default());
+        let mut pieces = Vec::new();
+        for horizon in 1..=500 {
+            let batch = injector.advance(at(ms(horizon)));
+            pieces.extend(batch.changes.into_iter().map(|it| (it.at_ns / 1_000_000, it.link, it.set)));
+        }
+        assert_eq!(pieces, whole);
+        assert!(whole.is_sorted_by_key(|(at, ..)| *at));
+    }
+
+    #[test]
+    fn a_phase_for_each_sender_is_a_rule_for_each_group_at_its_own_times() {
+        let matches = |host: u32| Match { from: vec![host], ..Match::default() };
+        let action = FaultAction::DelaySome { share: 0.5, by: ms(2), duration: ms(3) };
+        let part = |phase, host| FaultPart { phase: ms(phase), affected: Affected::Packets(matches(host)) };
+        let mut faults = [fault(100, Some(ms(61)), action, Affected::Link)];
+        faults[0].parts = vec![part(0, 0), part(17, 1)];
+        faults[0].on = vec![4];
+        let effect = Effect::DelaySome { share: 0.5, by_ns: 2_000_000 };
+        let rule = |number: u32, host: Option<u32>| Set::Rule {
+            number: RULES_FROM + number,
+            rule: host.map(|host| Box::new(Rule { matches: matches(host), effect })),
+        };
+        let expected = [
+            (100, 4, rule(0, Some(0))),
+            (103, 4, rule(0, None)),
+            (117, 4, rule(1, Some(1))),
+            (120, 4, rule(1, None)),
+            (161, 4, rule(0, Some(0))),
+            (164, 4, rule(0, None)),
+        ];
+        assert_eq!(all(&faults, ms(170)), expected);
+    }
+
+    #[test]
+    fn a_pause_is_an_order_with_an_end_and_a_kill_has_none() {
+        let hosts = Affected::Processes(vec![1]);
+        let faults = [
+            fault(10, None, FaultAction::Pause { duration: ms(5) }, hosts.clone()),
+            fault(30, None, FaultAction::Kill, hosts),
+        ];
+        let mut injector = Injector::new(&faults);
+        injector.begin(None, Instant::ZERO, at(ms(500)), &two_hosts());
+        assert!(injector.advance(at(ms(9))).orders.is_empty());
+        let orders = injector.advance(Instant::NEVER).orders;
+        let orders: Vec<(u64, usize, Order)> =
+            orders.into_iter().map(|due| (due.at.as_ns() / 1_000_000, due.host, due.order)).collect();
+        assert_eq!(orders, [(10, 1, Order::Pause(ms(5))), (15, 1, Order::Resume), (30, 1, Order::Kill)]);
+    }
+
+    #[test]
+    fn a_link_that_flaps_a_thousand_times_a_second_is_given_out_as_it_goes() {
+        let faults = [outage(0, Some(ms(1)), 0)];
+        let mut faults = faults;
+        faults[0].action = FaultAction::Outage { duration: Duration::from_micros(500) };
+        let mut injector = Injector::new(&faults);
+        injector.begin(None, Instant::ZERO, Instant::NEVER, &Topology::default());
+        for second in 0..100u64 {
+            let batch = injector.advance(at(ms(1_000 * second + 999)));
+            assert_eq!(batch.occurrences.len(), 1_000);
+        }
+        assert!(!injector.exhausted());
+        assert_eq!(injector.advance(Instant::NEVER).occurrences.len(), OCCURRENCES_MAX - 100_000);
+        assert!(injector.exhausted() && injector.advance(Instant::NEVER) == Batch::default());
+    }
+
+    #[test]
+    fn a_hundred_thousand_faults_are_given_out() {
+        let faults: Vec<Fault> = (0..100_000).map(|number| outage(number, None, 1)).collect();
+        assert_eq!(all(&faults, Duration::from_secs(1_000)).len(), 400_000);
     }
 }

@@ -1,10 +1,10 @@
 //! One trial of one configuration: faults on time, samplers around it, and records of its steps.
 
 use crate::machine::core_count;
-use crate::run::faults::{Occurrence, occurrences};
+use crate::run::faults::{Due, Injector, Occurrence, Order};
 use crate::run::measure::{Measured, Window, to_trial_clock};
 use crate::run::progress::Progress;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
@@ -16,6 +16,7 @@ use weir_core::{Instant, Values};
 use weir_lab::Lab;
 use weir_seams::sampler::{Sampler, SamplerTarget};
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
+use weir_sys::process::Signal;
 use weir_telemetry::{PortSampler, Schedule};
 
 /// Samples of one series a trial at most; a longer trial is sampled more coarsely.
@@ -50,10 +51,21 @@ struct Watch<'a> {
     step_start: Vec<Option<Instant>>,
     /// Lateness histograms at the start and the end of each step.
     lateness: Vec<(Vec<u64>, Vec<u64>)>,
+    injector: Injector<'a>,
     injected: Vec<Occurrence>,
+    /// Orders to hosts' processes, in the order of their times.
+    orders: VecDeque<Due>,
+    /// Hosts whose processes stand still.
+    paused: Vec<String>,
     broken: Option<String>,
     timeline: Vec<TimelineEvent>,
 }
+
+/// Faults are told to the fabric this long before they happen: long enough for a busy coordinator to be late, short enough
+/// that a link that flaps for a whole trial is told bit by bit.
+const AHEAD: Duration = Duration::from_secs(2);
+/// Changes in one message to the fabric.
+const CHANGES_MAX: usize = 20_000;
 
 impl Watch<'_> {
     /// Empty without a lab.
@@ -63,19 +75,53 @@ impl Watch<'_> {
         (0..LATENESS_BUCKETS).map(|bucket| page.get(LATENESS_START + bucket)).collect()
     }
 
+    /// Makes the faults known that count from `origin`, and schedules the first of them.
     fn inject(&mut self, step: Option<usize>, origin: Instant) {
-        let mut changes = Vec::new();
-        for fault in self.input.configuration.faults.iter().filter(|fault| fault.step == step) {
-            let (found, of_links) = occurrences(fault, origin, self.until);
-            self.injected.extend(found);
-            changes.extend(of_links);
+        self.injector.begin(step, origin, self.until, &self.input.configuration.topology);
+        self.schedule_ahead(origin);
+    }
+
+    /// Schedules what falls due soon after `now`.
+    fn schedule_ahead(&mut self, now: Instant) {
+        let before = self.injector.exhausted();
+        let batch = self.injector.advance(now + AHEAD);
+        self.injected.extend(batch.occurrences);
+        self.orders.extend(batch.orders);
+        for changes in batch.changes.chunks(CHANGES_MAX) {
+            if let Some(lab) = &mut self.lab
+                && let Err(error) = lab.schedule(changes)
+            {
+                self.broken = Some(format!("faults could not be scheduled: {error}"));
+                return;
+            }
         }
-        changes.sort_by_key(|change| change.at_ns);
-        if !changes.is_empty()
-            && let Some(lab) = &mut self.lab
-            && let Err(error) = lab.schedule(&changes)
-        {
-            self.broken = Some(format!("faults could not be scheduled: {error}"));
+        if self.injector.exhausted() && !before {
+            let text = "more faults than a trial keeps the truth of: no more are injected".to_owned();
+            self.event(now, "warning", None, text);
+        }
+    }
+
+    /// Carries out what a fault does to the processes of a host, and notes when it was done.
+    fn obey(&mut self, due: &Due, fleet: &mut Fleet) {
+        let host = self.input.configuration.topology.hosts[due.host].name.clone();
+        let (signal, event, verb) = match due.order {
+            Order::Pause(_) => (Signal::Stop, "fault-start", "begins"),
+            Order::Resume => (Signal::Continue, "fault-end", "ends"),
+            Order::Kill => (Signal::Kill, "fault-start", "begins"),
+        };
+        let there = fleet.signal(&host, signal);
+        let done = weir_sys::clock::monotonic();
+        self.paused.retain(|paused| *paused != host);
+        if there && signal == Signal::Stop {
+            self.paused.push(host.clone());
+        }
+        let but = if there { "" } else { ", but there was no process" };
+        let text = format!("fault {} on {}: {} {verb}{but}", due.fault, host, due.what);
+        self.event(done, event, None, text);
+        if let Some(event) = self.timeline.last_mut() {
+            event.data.insert("fault".to_owned(), (*due.fault).into());
+            event.data.insert("on".to_owned(), (*due.on).into());
+            event.data.insert("host".to_owned(), host.into());
         }
     }
 
@@ -135,6 +181,18 @@ impl Observer for Watch<'_> {
             1 => Interrupt::Drain,
             _ => Interrupt::Now,
         }
+    }
+
+    fn act(&mut self, fleet: &mut Fleet) -> Option<Instant> {
+        let now = weir_sys::clock::monotonic();
+        if self.trial_start.is_some() {
+            self.schedule_ahead(now);
+        }
+        while self.orders.front().is_some_and(|due| due.at <= now) {
+            let Some(due) = self.orders.pop_front() else { break };
+            self.obey(&due, fleet);
+        }
+        self.orders.front().map(|due| due.at)
     }
 
     fn broken(&mut self) -> Option<String> {
@@ -207,11 +265,17 @@ pub fn run(
         until: Instant::NEVER,
         step_start: vec![None; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
+        injector: Injector::new(&input.configuration.faults),
         injected: Vec::new(),
+        orders: VecDeque::new(),
+        paused: Vec::new(),
         broken: None,
         timeline: Vec::new(),
     };
     let results = run_trial(fleet, input.jobs, input.key, input.first_task, &mut watch);
+    for host in std::mem::take(&mut watch.paused) {
+        fleet.signal(&host, Signal::Continue);
+    }
     let ended = weir_sys::clock::monotonic();
     watch.event(ended, "trial-end", None, format!("trial {} ends", input.trial));
     let (lateness, injected, mut timeline) = (watch.lateness, watch.injected, watch.timeline);
@@ -226,7 +290,7 @@ pub fn run(
     let mut series = schedule.finish();
     to_trial_clock(&mut series, trial_start);
     let happened: Vec<Occurrence> = injected.into_iter().filter(|it| it.start < ended).collect();
-    for occurrence in &happened {
+    for occurrence in happened.iter().filter(|it| !it.by_orders) {
         timeline.extend(ground_truth(occurrence, input, trial_start));
     }
     let clocks = own_clocks(input, fleet, trial_start, ended);
@@ -235,7 +299,7 @@ pub fn run(
     let faults: Vec<FaultWindow> = happened
         .iter()
         .map(|it| FaultWindow {
-            name: it.fault.clone(),
+            name: it.fault.to_string(),
             start_ns: offset_ns(it.start, trial_start),
             end_ns: offset_ns(it.end, trial_start),
         })
@@ -308,10 +372,10 @@ fn clock_event(
 fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -> [TimelineEvent; 2] {
     [("fault-start", it.start, "begins"), ("fault-end", it.end, "ends")].map(|(event, at, verb)| {
         let mut data = serde_json::Map::new();
-        data.insert("fault".to_owned(), it.fault.clone().into());
-        data.insert("on".to_owned(), it.on.clone().into());
+        data.insert("fault".to_owned(), (*it.fault).into());
+        data.insert("on".to_owned(), (*it.on).into());
         // Parts of one fault differ in this alone, and its beginning and its end are a pair by it.
-        data.insert("what".to_owned(), it.what.clone().into());
+        data.insert("what".to_owned(), (*it.what).into());
         TimelineEvent {
             at_ns: at.as_ns(),
             utc: utc_of(at),

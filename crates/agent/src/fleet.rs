@@ -13,6 +13,7 @@ use thiserror::Error;
 use weir_core::Instant;
 use weir_seams::launcher::{LaunchError, Launched, Launcher, Process};
 use weir_sys::clock::monotonic;
+use weir_sys::process::Signal;
 use weir_transport::frame::{read_frame, write_frame};
 
 /// Agents that are being launched at the same time: a login takes most of its time waiting.
@@ -44,6 +45,8 @@ struct Agent {
     orders: Sender<Order>,
     process: Box<dyn Process>,
     heard: Instant,
+    /// Stands still because it was told to: its silence means nothing.
+    paused: bool,
     /// Distinguishes this agent's messages from those of an earlier one on the same host.
     generation: u64,
     report: HostReport,
@@ -169,6 +172,7 @@ impl Fleet {
             orders,
             process: launched.process,
             heard: now,
+            paused: false,
             generation,
             report: HostReport::default(),
             burst_left: 0,
@@ -285,7 +289,7 @@ impl Fleet {
         let now = monotonic();
         self.agents
             .iter()
-            .find(|(_, agent)| now.since(agent.heard) > SILENCE_MAX)
+            .find(|(_, agent)| !agent.paused && now.since(agent.heard) > SILENCE_MAX)
             .map(|(host, _)| host.clone())
     }
 
@@ -303,6 +307,16 @@ impl Fleet {
     /// Host names with the process ids of their agents, for the samplers.
     pub fn processes(&self) -> Vec<(String, u32)> {
         self.agents.iter().map(|(host, agent)| (host.clone(), agent.process.id())).collect()
+    }
+
+    /// Has the agent of a host stand still, go on or end, as a fault of the scenario wants it. True if it was there. Only for
+    /// agents on this machine: of others the signal would meet the way there.
+    pub fn signal(&mut self, host: &str, signal: Signal) -> bool {
+        let Some(agent) = self.agents.get_mut(host) else { return false };
+        agent.paused = signal == Signal::Stop;
+        agent.heard = monotonic();
+        // It is our child and not yet reaped, so the number is still its own.
+        weir_sys::process::signal(agent.process.id(), signal)
     }
 
     /// Resets the silence watch, after a time in which nobody listened.

@@ -72,6 +72,10 @@ pub trait Observer {
     /// Bytes or operations of the step so far.
     fn progress(&mut self, step: usize, done: u64, now: Instant);
     fn interrupt(&mut self) -> Interrupt;
+    /// Does to the agents what is due by now; when it has more to do, if it knows.
+    fn act(&mut self, _fleet: &mut Fleet) -> Option<Instant> {
+        None
+    }
     /// Something around the trial broke (the fabric, the disk under the results): the reason to give up the trial.
     fn broken(&mut self) -> Option<String>;
 }
@@ -204,7 +208,9 @@ impl Trial<'_> {
                 continue;
             }
             self.check_deadlines(steps);
-            if let Some((host, event)) = self.fleet.next(monotonic() + Duration::from_millis(50)) {
+            let soon = monotonic() + Duration::from_millis(50);
+            let next = self.observer.act(self.fleet).map_or(soon, |at| at.min(soon));
+            if let Some((host, event)) = self.fleet.next(next) {
                 match event {
                     Event::Said(message) => self.hear(steps, message),
                     Event::Lost(lost) => {

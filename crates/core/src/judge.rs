@@ -1,21 +1,23 @@
 //! Judges criteria against records: estimates, intervals, verdicts and one sentence of why. Rules: docs/specs/judging.md.
 
+mod along;
+mod shares;
 mod summary;
 mod why;
 
 pub use summary::{summarise_rows, summarise_run};
 
 use crate::metric::{Metric, Scope};
-use crate::model;
 use crate::record::{CriterionResult, Factor, Observed, Row, TrialRecord, Verdict};
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
-use crate::scenario::plan::{Bound, Criterion, Plan, Reference};
-use crate::scenario::select::{Neighbours, PointIndex, parameter};
+use crate::scenario::plan::{Bound, Criterion, Fit, FitValue, Plan, Reference};
+use crate::scenario::select::{self, Neighbours, PointIndex, parameter};
 use crate::seed;
 use crate::statistics::{
     INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, most_frequent, range,
 };
+use crate::units::human;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Judges every criterion of `plan`. `metrics` are the definitions of all that may be in `records`.
@@ -118,8 +120,16 @@ impl Judge<'_> {
         let points = self.plan.points_of(self.criterion);
         let metric = self.criterion.metric.as_deref();
         let mut outcomes: Vec<(PointIndex, Outcome)> = Vec::new();
-        for point in &points {
-            outcomes.extend(self.at_point(*point).into_iter().map(|outcome| (*point, outcome)));
+        if let Some(fit) = &self.criterion.fit {
+            for line in select::lines(&self.plan.configurations, fit, &points) {
+                let Some((_, first)) = line.first() else { continue };
+                let first = *first;
+                outcomes.extend(self.along(fit, &line).into_iter().map(|outcome| (first, outcome)));
+            }
+        } else {
+            for point in &points {
+                outcomes.extend(self.at_point(*point).into_iter().map(|outcome| (*point, outcome)));
+            }
         }
         let count = outcomes.len();
         // The first of the worst, in the order of the points.
@@ -168,6 +178,9 @@ impl Judge<'_> {
     fn unit(&self) -> &'static str {
         match self.definition() {
             _ if self.criterion.of.is_some() => "1",
+            _ if matches!(&self.criterion.fit, Some(Fit { value: FitValue::Knee, .. })) => {
+                self.criterion.fit.as_ref().map_or("1", |fit| fit.x_unit)
+            }
             Some(metric) => criterion_unit(*metric, &self.criterion.statistic),
             None => "1",
         }
@@ -184,7 +197,7 @@ impl Judge<'_> {
             return vec![Outcome::inconclusive(why)];
         }
         if let Bound::LimitingFactor(expected) = &self.criterion.bound {
-            return vec![limiting_factor(expected, &valid)];
+            return vec![limiting_factor(expected, self.criterion.share, &valid)];
         }
         let Some(metric) = self.definition() else {
             return vec![Outcome::inconclusive("its metric is not defined in this version".to_owned())];
@@ -316,6 +329,10 @@ impl Judge<'_> {
             let value = compared / per.unwrap_or(1.0);
             value.is_finite().then_some(value)
         };
+        if let Some(share) = self.criterion.share {
+            let of_share = shares::Asked { judge: self, id, metric, entity, statistic, share };
+            return of_share.outcome(&pool, base.as_ref(), &combine);
+        }
         let base_estimate = match &base {
             Some(Base::Constant(value)) => Some(*value),
             Some(Base::Pool(pool)) => {
@@ -328,10 +345,7 @@ impl Judge<'_> {
             .ok_or_else(|| format!("the {} has no value", self.criterion.statistic))?;
         let value =
             combine(own, base_estimate).ok_or("it cannot be divided by what it is compared with, nought")?;
-        let seed = seed::split(
-            self.plan.seed,
-            &format!("judge/{id}/{}/{}/{}", metric.name, self.criterion.statistic, entity.unwrap_or("")),
-        );
+        let seed = self.seed(id, metric, entity);
         let uncertainty = uncertainty(&pool, base.as_ref(), statistic, seed, &combine);
         let sentence = why::Sentence {
             criterion: self.criterion,
@@ -345,21 +359,30 @@ impl Judge<'_> {
             trials: pool.trial_count(),
         };
         let holds = holds(&self.criterion.bound, value);
-        let whole = uncertainty.ci95.map(|[low, high]| {
-            self::holds(&self.criterion.bound, low) && self::holds(&self.criterion.bound, high)
-        });
-        let verdict = match (holds, self.criterion.confident, whole) {
-            (false, ..) | (true, true, Some(false)) => Verdict::Fail,
-            (true, true, None) => Verdict::Inconclusive,
-            (true, ..) => Verdict::Pass,
-        };
         Ok(Outcome {
-            verdict,
+            verdict: self.verdict(holds, uncertainty),
             margin: margin(&self.criterion.bound, value),
             value: Some(value.into()),
             uncertainty,
             why: sentence.text(holds),
         })
+    }
+
+    fn seed(&self, id: &str, metric: &Metric, entity: Option<&str>) -> u64 {
+        let name =
+            format!("judge/{id}/{}/{}/{}", metric.name, self.criterion.statistic, entity.unwrap_or(""));
+        seed::split(self.plan.seed, &name)
+    }
+
+    fn verdict(&self, holds: bool, uncertainty: Uncertainty) -> Verdict {
+        let whole = uncertainty.ci95.map(|[low, high]| {
+            self::holds(&self.criterion.bound, low) && self::holds(&self.criterion.bound, high)
+        });
+        match (holds, self.criterion.confident, whole) {
+            (false, ..) | (true, true, Some(false)) => Verdict::Fail,
+            (true, true, None) => Verdict::Inconclusive,
+            (true, ..) => Verdict::Pass,
+        }
     }
 
     /// What the value is reduced by or divided by.
@@ -373,9 +396,7 @@ impl Judge<'_> {
         let configuration = &self.plan.configurations[point.0];
         let step = &configuration.steps[point.1];
         match reference {
-            Reference::Ceiling => model::ceiling_of_metric(configuration, step, metric.name)
-                .map(Base::Constant)
-                .ok_or_else(|| "no link on the path has a rate, so there is no ceiling".to_owned()),
+            Reference::Model(model) => model.predict(configuration, step, metric).map(Base::Constant),
             Reference::Published => {
                 let name = format!("{}.{}", metric.name, self.criterion.statistic);
                 let published = configuration.published.get(&name).copied().map(Base::Constant);
@@ -453,7 +474,10 @@ fn margin(bound: &Bound, value: f64) -> f64 {
     }
 }
 
-fn limiting_factor(expected: &str, valid: &[&TrialRecord]) -> Outcome {
+fn limiting_factor(expected: &str, share: Option<f64>, valid: &[&TrialRecord]) -> Outcome {
+    if let Some(share) = share {
+        return limiting_share(expected, share, valid);
+    }
     let Some((found, count)) = most_frequent(valid.iter().map(|record| record.limiting_factor.name)) else {
         return Outcome::inconclusive("no trial is valid".to_owned());
     };
@@ -473,6 +497,24 @@ fn limiting_factor(expected: &str, valid: &[&TrialRecord]) -> Outcome {
             "{count} of {} valid trials were limited by {}{but}{evidence}",
             valid.len(),
             found.name()
+        ),
+    }
+}
+
+/// Whether as many of the trials as asked for were limited by what is expected.
+fn limiting_share(expected: &str, share: f64, valid: &[&TrialRecord]) -> Outcome {
+    let so = valid.iter().filter(|record| record.limiting_factor.name.name() == expected).count();
+    let passes = so >= shares::needed(share, valid.len());
+    let others = most_frequent(valid.iter().map(|record| record.limiting_factor.name));
+    Outcome {
+        verdict: if passes { Verdict::Pass } else { Verdict::Fail },
+        margin: so as f64 / valid.len().max(1) as f64 - share,
+        value: others.map(|(factor, _)| factor.name().into()),
+        uncertainty: Uncertainty::default(),
+        why: format!(
+            "{so} of {} valid trials were limited by {expected}, and {} of them is asked",
+            valid.len(),
+            human(share * 100.0, "%")
         ),
     }
 }

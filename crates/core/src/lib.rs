@@ -9,6 +9,7 @@ pub mod metric;
 pub mod model;
 pub mod param;
 pub mod record;
+pub mod regression;
 pub mod scenario;
 pub mod schedule;
 pub mod seed;

@@ -10,8 +10,21 @@ fn first(text: &str) -> String {
 }
 
 #[test]
-fn a_file_over_one_mebibyte_is_refused_unread() {
-    assert!(first(&"#".repeat(1 << 20 | 1)).contains("at most 1048576"));
+fn a_file_over_sixteen_mebibytes_is_refused_unread() {
+    assert!(first(&"#".repeat(16 << 20 | 1)).contains("at most 16777216"));
+}
+
+#[test]
+fn a_hundred_thousand_faults_are_read() {
+    let mut text = String::from(QUICKSTART);
+    for number in 0..100_000 {
+        writeln!(
+            text,
+            "[[fault]]\nname = \"f{number}\"\nat = \"{number}us\"\non = \"link.wan\"\ndo = {{ outage = {{ for = \"1us\" }} }}"
+        )
+        .unwrap();
+    }
+    assert_eq!(plan(&text).configurations[0].faults.len(), 100_001);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use weir_core::scenario::{Bound, Reference};
+use weir_core::scenario::{Bound, Fit, FitValue, Reference};
 use weir_core::units::Bytes;
 
 #[test]
@@ -76,13 +76,22 @@ fn the_latency_of_g100_compares_four_cases_over_a_site_without_hosts() {
 }
 
 #[test]
+fn the_scaling_of_g100_is_sixteen_points_two_fits_and_one_criterion_for_each_value() {
+    let plan = plan(G100_SCALING);
+    assert_eq!((plan.configurations.len(), plan.criteria.len()), (16, 10));
+    assert!(plan.configurations[0].topology.auxiliary.is_some());
+    let fits: Vec<&Fit> = plan.criteria.iter().filter_map(|criterion| criterion.fit.as_ref()).collect();
+    let fit = |over, value| Fit { x: "pairs".to_owned(), over, value, x_unit: "1" };
+    assert_eq!(fits, [&fit([1.0, 10.0], FitValue::Slope), &fit([1.0, 16.0], FitValue::Knee)]);
+    let short = plan_with(G100_SCALING, &[], true);
+    assert_eq!((short.configurations.len(), short.not_judged.len()), (6, 0));
+}
+
+#[test]
 fn what_this_version_lacks_is_refused_by_name_and_nothing_else_is() {
     let named = |text: &str| -> Vec<String> {
         try_load(text, &[], false).unwrap_err().problems.into_iter().map(|problem| problem.message).collect()
     };
-    let scaling = named(G100_SCALING);
-    assert!(scaling.iter().all(|message| message.contains("not yet")), "{scaling:#?}");
-    assert_eq!(scaling.len(), 2, "two fits");
     let round_robin = named(ROUND_ROBIN);
     assert!(round_robin.iter().all(|message| message.contains("not yet")), "{round_robin:#?}");
     assert!(round_robin[0].contains("\"event\""));

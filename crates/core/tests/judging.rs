@@ -346,3 +346,135 @@ fn the_summary_names_every_point_and_keeps_links_apart() {
     let empty = summarise_run(&plan(&scenario(&total("at_least = \"1bit/s\""))), &[], &metrics());
     assert_eq!((empty[0].trials, empty[0].valid_trials, empty[0].metrics.len()), (0, 0, 0));
 }
+
+const SIX: &str = r#"[sweep]
+"step.x.streams" = [1, 2, 3, 4, 5, 6]
+"#;
+
+fn of_six(criterion: &str) -> String {
+    format!("{HEAD}{SIX}\n[[criterion]]\ntext = \"c\"\nmetric = \"{TOTAL}\"\n{criterion}\n")
+}
+
+/// Trials of each number of streams, each with its value.
+fn line(value: impl Fn(f64, u32) -> f64, count: u32) -> Vec<TrialRecord> {
+    let of = |streams: u32| (0..count).map(move |number| (streams, number));
+    (1..=6)
+        .flat_map(of)
+        .map(|(streams, number)| {
+            trial(&format!("x/streams={streams}"), number, value(f64::from(streams), number))
+        })
+        .collect()
+}
+
+// Spec: judging.md#fit-1
+#[test]
+fn a_slope_is_judged_with_the_interval_of_lines_through_resampled_trials() {
+    let fit =
+        "fit = { x = \"streams\", over = [1, 4], value = \"slope\" }\nbetween = [\"9bit/s\", \"11bit/s\"]";
+    // Beyond 4 the line bends, which is not looked at.
+    let bent = |x: f64, number: u32| 10.0 * x.min(4.0) + f64::from(number) * x * 0.1;
+    let (result, _) = judged(&of_six(fit), &line(bent, 5));
+    assert_eq!(result.verdict, Verdict::Pass);
+    let value = result.value.unwrap().as_f64().unwrap();
+    assert!((value - 10.2).abs() < 1e-9, "{value}");
+    let [low, high] = result.ci95.unwrap();
+    assert!(low < 10.2 && high > 10.2 && low >= 10.0 && high <= 10.4, "{low} {high}");
+    assert!(result.why.contains("the slope over streams from 1 to 4"), "{}", result.why);
+    let (few, _) = judged(&of_six(fit), &line(bent, 3));
+    let [low, high] = few.range.unwrap();
+    assert!((low - 10.0).abs() < 1e-9 && (high - 10.2).abs() < 1e-9 && few.ci95.is_none(), "{low} {high}");
+    let steep = judged(&of_six(fit), &line(|x, _| 12.0 * x, 5)).0;
+    assert_eq!(steep.verdict, Verdict::Fail);
+}
+
+// Spec: judging.md#fit-2
+#[test]
+fn a_knee_is_judged_in_the_unit_of_its_parameter() {
+    let fit = "fit = { x = \"streams\", over = [1, 6], value = \"knee\" }\nbetween = [2.5, 3.5]";
+    let (result, _) = judged(&of_six(fit), &line(|x, _| 100.0 * x.min(3.0), 5));
+    assert_eq!((result.verdict, result.unit.as_deref()), (Verdict::Pass, Some("1")));
+    let straight = judged(&of_six(fit), &line(|x, _| 100.0 * x, 5)).0;
+    assert_eq!(straight.verdict, Verdict::Inconclusive);
+    assert!(straight.why.contains("there is no knee"), "{}", straight.why);
+    let mut gone = line(|x, _| 100.0 * x.min(3.0), 5);
+    gone.retain(|record| record.point != "x/streams=2");
+    let lacking = judged(&of_six(fit), &gone).0;
+    assert_eq!(lacking.verdict, Verdict::Inconclusive);
+    assert!(lacking.why.contains("x/streams=2"), "{}", lacking.why);
+}
+
+#[test]
+fn a_fit_without_enough_points_or_beside_a_comparison_is_refused() {
+    let refused = |criterion: &str, message: &str| {
+        let all = problems(&of_six(criterion), &[]);
+        assert!(all.iter().any(|problem| problem.2.contains(message)), "{all:#?}");
+    };
+    let fit = |x: &str, over: &str, value: &str| {
+        format!("fit = {{ x = \"{x}\", over = {over}, value = \"{value}\" }}\nat_least = 0")
+    };
+    refused(&fit("streams", "[1, 3]", "knee"), "only 3 values of \"streams\" from 1 to 3, and it takes 4");
+    refused(&fit("streams", "[6, 9]", "slope"), "only 1 values");
+    refused(&fit("streams", "[3, 1]", "slope"), "not below the second");
+    refused(&fit("streems", "[1, 3]", "slope"), "no parameter \"streems\"");
+    refused(&fit("direction", "[1, 3]", "slope"), "is no number");
+    refused(&fit("streams", "[1, 3]", "bend"), "`value`");
+    refused(
+        &format!("of = {{ model = \"ceiling\" }}\n{}", fit("streams", "[1, 3]", "slope")),
+        "takes no `of`",
+    );
+}
+
+// Spec: judging.md#share-1
+#[test]
+fn a_share_asks_the_bound_of_so_many_trials_each_by_itself() {
+    let asked =
+        |share: f64| scenario(&format!("metric = \"{TOTAL}\"\nshare = {share}\nat_least = \"10bit/s\""));
+    // The mean is far above the bound, and two of ten are below it.
+    let values = [50.0, 50.0, 50.0, 50.0, 50.0, 50.0, 50.0, 11.0, 9.0, 5.0];
+    let (result, _) = judged(&asked(0.8), &trials("x", &values));
+    assert_eq!((result.verdict, result.value.unwrap().as_f64()), (Verdict::Pass, Some(11.0)));
+    assert!(
+        result.why.starts_with("8 of 10 trials keep to at least 10 bit/s and 8 (80 %) are asked"),
+        "{}",
+        result.why
+    );
+    let (result, _) = judged(&asked(0.9), &trials("x", &values));
+    assert_eq!((result.verdict, result.value.unwrap().as_f64()), (Verdict::Fail, Some(9.0)));
+    let factor = |share: f64| scenario(&format!("share = {share}\nlimiting_factor = \"loss\""));
+    let mut records = trials("x", &values);
+    for record in &mut records[..4] {
+        record.limiting_factor.name = Factor::Loss;
+    }
+    assert_eq!(judged(&factor(0.4), &records).0.verdict, Verdict::Pass);
+    assert_eq!(judged(&factor(0.5), &records).0.verdict, Verdict::Fail);
+}
+
+// Spec: judging.md#model-1
+#[test]
+fn a_model_is_a_constant_to_compare_with_and_says_why_it_says_nothing() {
+    let of = |model: &str| {
+        scenario(&format!("metric = \"{TOTAL}\"\nof = {{ model = \"{model}\" }}\nat_least = 0.9"))
+    };
+    let text = of("window").replace("duration = \"2s\"", "duration = \"2s\"\ntcp = { window = \"64KiB\" }");
+    let text = text.replace("rate = \"1Gbit/s\"", "rate = \"1Gbit/s\"\nrtt = \"16ms\"");
+    let (result, _) = judged(&text, &trials("x", &[32_768_000.0; 5]));
+    assert_eq!((result.verdict, result.value.unwrap().as_f64()), (Verdict::Pass, Some(1.0)));
+    assert!(result.why.contains("the model window's 32.77 Mbit/s"), "{}", result.why);
+    let reno = of("mathis").replace(
+        "rate = \"1Gbit/s\"",
+        "rate = \"100Mbit/s\"\nrtt = \"25ms\"\nforward = { loss = \"820ppm\" }",
+    );
+    let reno = reno.replace("duration = \"2s\"", "duration = \"2s\"\ntcp = { congestion = \"reno\" }");
+    assert_eq!(judged(&reno, &trials("x", &[19.8e6; 5])).0.verdict, Verdict::Pass);
+    let refused = |text: &str, why: &str| {
+        let all = problems(text, &[]);
+        assert!(all.iter().any(|problem| problem.2.contains(why)), "{all:#?}");
+    };
+    refused(&of("window"), "says nothing of point x: the step sets no `tcp.window`");
+    refused(&of("mathis"), "it is not valid for cubic, only for reno");
+    refused(&reno.replace("forward = { loss = \"820ppm\" }", ""), "no link on the path loses at random");
+    refused(&of("slow-start"), "the model is of the time that bytes take");
+    refused(&of("overload-backlog"), "the model is of the share of events");
+    refused(&of("closed-replay"), "the model is of the time of replayed jobs");
+    refused(&of("ceilings"), "`model`");
+}

@@ -102,19 +102,7 @@ fn two_of_a_name_are_refused() {
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
     refused(&whole().replace("\"stream\"", "\"burst\""), "workload \"burst\": not yet", "latency");
-    refused(&whole().replace("duration", "ip = 6\nduration"), "`ip` 6: not yet", "");
-    let fault = |body: &str| format!("{}[[fault]]\nname = \"f\"\n{body}\n", whole());
-    refused(&fault("on = \"link.wan\"\ndo = { kill = {} }"), "`kill`", "");
-    refused(&fault("on = \"link.wan\"\nphase = {}\ndo = { outage = { for = \"1s\" } }"), "`phase`", "");
-    refused(&fault("on = \"site.a\"\ndo = { outage = { for = \"1s\" } }"), "not yet", "link.NAME");
     let criterion = |body: &str| format!("{}[[criterion]]\ntext = \"c\"\n{body}\n", whole());
-    let metric = "metric = \"stream.total_goodput_bits_per_second\"\nat_least = 0.5";
-    refused(&criterion(&format!("share = 0.9\n{metric}")), "`share`", "");
-    refused(
-        &criterion(&format!("of = {{ model = \"mathis\" }}\n{metric}")),
-        "`model` \"mathis\": not yet",
-        "",
-    );
     refused(&criterion("metric = \"udp.loss_ratio\"\nat_most = 0"), "metric \"udp.loss_ratio\": not yet", "");
 }
 

@@ -312,13 +312,16 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// A signal to end a process.
+/// A signal to end a process, or to have it stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Asks it to end.
     Terminate,
     /// Ends it.
     Kill,
+    /// Stands still until told to go on.
+    Stop,
+    Continue,
 }
 
 /// Sends a signal to one process. True if it was there. Process numbers are used again: check what it is first.
@@ -326,6 +329,8 @@ pub fn signal(process: u32, signal: Signal) -> bool {
     let number = match signal {
         Signal::Terminate => libc::SIGTERM,
         Signal::Kill => libc::SIGKILL,
+        Signal::Stop => libc::SIGSTOP,
+        Signal::Continue => libc::SIGCONT,
     };
     // 0 and numbers beyond i32 would mean groups, or everything we may signal.
     match i32::try_from(process) {

@@ -1,5 +1,6 @@
 //! The sentence that says why a criterion was judged as it was.
 
+use crate::model::Model;
 use crate::scenario::plan::{Bound, Criterion, Reference};
 use crate::statistics::{INTERVAL_TRIALS_MIN, Uncertainty};
 use crate::units::human;
@@ -26,7 +27,7 @@ impl Sentence<'_> {
             "{} {keeps} {}; {}",
             self.value_text(),
             bound_text(&self.criterion.bound, self.unit),
-            self.trust()
+            trust(self.uncertainty, &self.criterion.bound, self.unit, self.trials)
         )
     }
 
@@ -54,41 +55,41 @@ impl Sentence<'_> {
 
     fn base_name(&self, reference: Option<&Reference>) -> String {
         match reference {
-            Some(Reference::Ceiling) => "the ceiling ".to_owned(),
+            Some(Reference::Model(Model::Ceiling)) => "the ceiling ".to_owned(),
+            Some(Reference::Model(model)) => format!("the model {}'s ", model.name()),
             Some(Reference::Published) => "the published ".to_owned(),
             Some(Reference::Case(case)) => format!("case {case}'s "),
             _ => "the other point's ".to_owned(),
         }
     }
+}
 
-    fn trust(&self) -> String {
-        match self.uncertainty {
-            Uncertainty { ci95: Some([low, high]), .. } => {
-                let crosses = edges(&self.criterion.bound).iter().any(|edge| (low..=high).contains(edge));
-                let crosses = if crosses { "crosses the bound" } else { "does not cross the bound" };
-                format!(
-                    "the 95 % interval over {} trials, {} to {}, {crosses}",
-                    self.trials,
-                    human(low, self.unit),
-                    human(high, self.unit)
-                )
-            }
-            Uncertainty { range: Some(_), .. } if self.trials == 1 => {
-                format!("one trial, and an interval takes {INTERVAL_TRIALS_MIN}")
-            }
-            Uncertainty { range: Some([low, high]), .. } => format!(
-                "{} trials range from {} to {}, and an interval takes {INTERVAL_TRIALS_MIN}",
-                self.trials,
-                human(low, self.unit),
-                human(high, self.unit)
-            ),
-            _ => "no interval could be computed".to_owned(),
+/// What the uncertainty says of the bound.
+pub(super) fn trust(uncertainty: Uncertainty, bound: &Bound, unit: &str, trials: usize) -> String {
+    match uncertainty {
+        Uncertainty { ci95: Some([low, high]), .. } => {
+            let crosses = edges(bound).iter().any(|edge| (low..=high).contains(edge));
+            let crosses = if crosses { "crosses the bound" } else { "does not cross the bound" };
+            format!(
+                "the 95 % interval over {trials} trials, {} to {}, {crosses}",
+                human(low, unit),
+                human(high, unit)
+            )
         }
+        Uncertainty { range: Some(_), .. } if trials == 1 => {
+            format!("one trial, and an interval takes {INTERVAL_TRIALS_MIN}")
+        }
+        Uncertainty { range: Some([low, high]), .. } => format!(
+            "{trials} trials range from {} to {}, and an interval takes {INTERVAL_TRIALS_MIN}",
+            human(low, unit),
+            human(high, unit)
+        ),
+        _ => "no interval could be computed".to_owned(),
     }
 }
 
 /// The value with as many digits as show on which side of the bound it is.
-fn told_apart(value: f64, bound: &Bound, unit: &str) -> String {
+pub(super) fn told_apart(value: f64, bound: &Bound, unit: &str) -> String {
     let text = human(value, unit);
     let alike = edges(bound).iter().any(|edge| *edge != value && human(*edge, unit) == text);
     if alike { format!("{value} {unit}").trim_end_matches(" 1").to_owned() } else { text }
@@ -116,7 +117,7 @@ fn edges(bound: &Bound) -> Vec<f64> {
     }
 }
 
-fn bound_text(bound: &Bound, unit: &str) -> String {
+pub(super) fn bound_text(bound: &Bound, unit: &str) -> String {
     match bound {
         Bound::AtLeast(value) => format!("at least {}", human(*value, unit)),
         Bound::AtMost(value) => format!("at most {}", human(*value, unit)),

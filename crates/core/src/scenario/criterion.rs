@@ -5,14 +5,17 @@ use super::expand::Expansion;
 use super::glob::Glob;
 use super::lab::titled;
 use super::nearest::suggestion;
-use super::plan::{Bound, Condition, Configuration, Criterion, Reference, Select, WorkloadSchema};
+use super::plan::{
+    Bound, Condition, Configuration, Criterion, Fit, FitValue, Reference, Select, WorkloadSchema,
+};
 use super::reader::{Context, Hop, Reader, read_value};
 use super::schema;
 use super::select;
 use super::settle;
 use super::tree::{Data, Node, Table, shortened};
 use crate::metric::{Metric, Scope};
-use crate::param::{Param, Value};
+use crate::model::Model;
+use crate::param::{Kind, Param, Value};
 use crate::record::Factor;
 use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,13 +211,18 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
         minus: None,
         of: None,
         per: None,
+        fit: None,
+        share: None,
         bound: Bound::AtLeast(0.0),
         confident,
         trials_min,
         line: problems.line(reader.at),
     };
+    if reader.has("share") {
+        criterion.share = Some(reader.ratio("share")?);
+    }
     if *bound == "limiting_factor" {
-        for key in ["metric", "on", "of", "minus", "per"].into_iter().filter(|key| reader.has(key)) {
+        for key in ["metric", "on", "of", "minus", "per", "fit"].into_iter().filter(|key| reader.has(key)) {
             problems
                 .add(reader.place_of(key), format!("a criterion on the limiting factor takes no `{key}`"));
         }
@@ -237,17 +245,63 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
         criterion.metric = Some(metric.name.to_owned());
         criterion.on = read_on(scene, reader, &metric);
         criterion.workloads = workloads_with(scene, metric.name);
-        criterion.minus = read_reference(scene, reader, "minus", &metric);
-        criterion.of = read_reference(scene, reader, "of", &metric);
+        criterion.minus = read_reference(scene, reader, "minus");
+        criterion.of = read_reference(scene, reader, "of");
         criterion.per = reader.text("per");
         if reader.has("minus") && reader.has("of") {
             problems.add(reader.place_of("of"), "a value is reduced by `minus` or divided by `of`, not both");
         }
-        let unit = if reader.has("of") { "1" } else { unit_of(metric, &statistic) };
+        if reader.has("fit") {
+            criterion.fit = Some(read_fit(scene, reader)?);
+        }
+        let unit = match &criterion.fit {
+            Some(Fit { value: FitValue::Knee, x_unit, .. }) => x_unit,
+            _ if reader.has("of") => "1",
+            _ => unit_of(metric, &statistic),
+        };
         criterion.statistic = statistic;
         criterion.bound = read_bound(reader, bound, unit)?;
     }
     (problems.count() == before).then_some((criterion, for_each))
+}
+
+fn read_fit(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<Fit> {
+    let problems = reader.problems();
+    if let Some(key) = ["of", "minus", "per", "share", "for_each"].into_iter().find(|key| reader.has(key)) {
+        let message = format!("a criterion on a `fit` takes no `{key}`");
+        problems.add_help(reader.place_of(key), message, "a fit is judged by itself, of the metric as it is");
+        return None;
+    }
+    let body = reader.table("fit")?;
+    let (x, value) = (body.text("x"), body.text("value"));
+    let (x, over) = (x?, body.node("over")?);
+    let Some(param) = param_named(scene, &x) else {
+        no_parameter(scene, &x, body.place_of("x"), problems);
+        return None;
+    };
+    let x_unit = match param.kind {
+        Kind::Count | Kind::Ratio => "1",
+        Kind::Rate => "bit/s",
+        Kind::Size => "B",
+        Kind::Duration => "s",
+        Kind::Frequency => "Hz",
+        _ => {
+            problems.add(body.place_of("x"), format!("`x`: {x:?} is no number"));
+            return None;
+        }
+    };
+    let Some([from, to]) = over.as_list() else {
+        problems.add(over.at, format!("`over`: expected [least, largest], found {}", over.what()));
+        return None;
+    };
+    let number = |node| read_value(param, node, problems).and_then(|value| value.as_number());
+    let (from, to) = (number(from)?, number(to)?);
+    if from >= to {
+        problems.add(over.at, "`over`: the first value is not below the second");
+        return None;
+    }
+    let value = if value? == "knee" { FitValue::Knee } else { FitValue::Slope };
+    Some(Fit { x, over: [from, to], value, x_unit })
 }
 
 /// Workloads whose steps have the metric; none for a metric that every step has.
@@ -292,7 +346,14 @@ fn read_on(scene: &Scene<'_>, reader: &Reader<'_>, metric: &Metric) -> Option<St
         }
         return None;
     }
-    let topology = &scene.configurations.first()?.topology;
+    let first = scene.configurations.first()?;
+    if first.hosts.is_some() && metric.scope == Scope::Port {
+        let message =
+            format!("{} is counted at a lab's ports, and this scenario is of real hosts", metric.name);
+        problems.add(reader.place_of("metric"), message);
+        return None;
+    }
+    let topology = &first.topology;
     let links = || topology.directed_links().into_iter().map(|link| link.name);
     let hosts = || topology.hosts.iter().map(|host| format!("host.{}", host.name));
     let names: Vec<String> = if metric.scope == Scope::Port { links().collect() } else { hosts().collect() };
@@ -440,7 +501,7 @@ fn read_condition(param: &Param, node: &Node, problems: &Problems) -> Option<Con
     }
 }
 
-fn read_reference(scene: &Scene<'_>, reader: &Reader<'_>, key: &str, metric: &Metric) -> Option<Reference> {
+fn read_reference(scene: &Scene<'_>, reader: &Reader<'_>, key: &str) -> Option<Reference> {
     let problems = reader.problems();
     let body = reader.table(key)?;
     let written: Vec<&str> = body.table.entries.iter().map(|entry| entry.key.as_str()).collect();
@@ -450,15 +511,7 @@ fn read_reference(scene: &Scene<'_>, reader: &Reader<'_>, key: &str, metric: &Me
         return None;
     };
     match *one {
-        "model" => {
-            body.text("model")?;
-            if metric.unit != "bit/s" {
-                let message = format!("the ceiling is a rate, and {} is in {}", metric.name, metric.unit);
-                problems.add(body.place_of("model"), message);
-                return None;
-            }
-            Some(Reference::Ceiling)
-        }
+        "model" => body.text("model").and_then(|name| Model::parse(&name)).map(Reference::Model),
         "published" => {
             if body.flag("published")? {
                 return Some(Reference::Published);

@@ -2,7 +2,7 @@
 
 use super::plan::WorkloadSchema;
 use super::reader::kind_text;
-use super::schema::{self, TABLES, TableSchema};
+use super::schema::{TABLES, TableSchema};
 use crate::param::{Kind, Param};
 use std::fmt::Write as _;
 
@@ -31,9 +31,6 @@ pub fn explain(key: Option<&str>, workloads: &[WorkloadSchema]) -> Result<String
         found = all.iter().filter(|found| found.path.ends_with(&suffix)).collect();
     }
     if table.is_none() && found.is_empty() {
-        if schema::LATER.iter().any(|(_, keys)| keys.contains(&asked.rsplit('.').next().unwrap_or(&asked))) {
-            return Err(format!("`{asked}` is a key of the language that this version does not have yet"));
-        }
         let last: Vec<&str> = all.iter().map(|found| found.param.name).collect();
         let paths = all.iter().map(|found| found.path.as_str());
         let names = TABLES.iter().map(|table| table.name).chain(paths).chain(last);
@@ -98,12 +95,14 @@ fn shape(path: &str, param: &Param) -> String {
         "lab.site" | "lab.host" | "lab.link" | "lab.switch" | "lab.router" => "tables with a double header",
         "lab.link.between" => "two sites' names in a list",
         "lab.site.routes" | "lab.switch.routes" | "lab.router.routes" => "a table of SITE = \"LINK\"",
+        "fault.phase" => "a table of HOST = time, like { dresden-1 = \"17s\" }",
         "sweep.values" | "short.cases" => "a list",
         "case.set" | "short.set" => "a table of PATH = value",
         "case.published" => "a table of \"metric.statistic\" = value",
         "criterion.where" => "a table of parameter = value, [values] or { from, to }",
         "criterion.case" => "a name or a list of names",
         "criterion.at_least" | "criterion.at_most" => "a value in the metric's unit, like \"16ms\" or 0.95",
+        "criterion.fit.over" => "a list of two values of `x`, like [1, 10]",
         "criterion.between" => "a list of two values in the metric's unit",
         "criterion.minus.point" | "criterion.of.point" => "a table of dimension = value",
         _ => return kind_text(param.kind),
@@ -278,7 +277,7 @@ mod tests {
             "no key is called `raet`; did you mean `rate`?"
         );
         assert!(explain(Some("step.durtion"), &schemas()).unwrap_err().contains("`step.duration`"));
-        assert!(explain(Some("fit"), &schemas()).unwrap_err().contains("not have yet"));
+        assert!(explain(Some("criterion.fit.over"), &schemas()).unwrap().contains("[1, 10]"));
     }
 
     #[test]

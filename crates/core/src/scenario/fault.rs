@@ -1,16 +1,30 @@
-//! `[[fault]]`: what happens to links while a trial runs.
+//! `[[fault]]`: what happens to links, to some of their packets, or to hosts' processes while a trial runs.
 
+use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
 use super::nearest::suggestion;
-use super::plan::{Fault, FaultAction, Step};
+use super::plan::{Affected, Fault, FaultAction, FaultPart, Step};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Table, shortened};
+use crate::schedule::{Match, Protocol};
 use crate::topology::Topology;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-const FAULTS_MAX: usize = 1_000;
+const FAULTS_MAX: usize = 200_000;
+/// Links that all faults of a configuration are on, and hosts that they name: what they cost before they happen.
+const PARTS_MAX: usize = 2_000_000;
+
+/// What faults may be on.
+struct Names {
+    /// Directed links by index.
+    links: Vec<String>,
+    /// Faults of long lists are on few things, each looked up once.
+    found: BTreeMap<String, Option<Vec<usize>>>,
+    real: bool,
+}
 
 /// Decodes the enabled faults of one configuration.
 pub(super) fn faults(
@@ -28,90 +42,338 @@ pub(super) fn faults(
             .add(tables[0].1, format!("a scenario has at most {FAULTS_MAX} faults, not {}", tables.len()));
         return faults;
     }
-    let links: Option<Vec<String>> = topology
-        .filter(|_| !tables.is_empty())
-        .map(|topology| topology.directed_links().into_iter().map(|link| link.name).collect());
+    let links = topology.filter(|_| !tables.is_empty()).map(|topology| topology.directed_links());
+    let mut known = Names {
+        links: links.into_iter().flatten().map(|link| link.name).collect(),
+        found: BTreeMap::new(),
+        real: root.get("hosts").is_some(),
+    };
+    let mut parts = 0usize;
     for (index, (table, at)) in tables.into_iter().enumerate() {
+        if problems.full() {
+            break;
+        }
         let what = titled("[[fault]]", table.text("name"));
         let path = vec![Hop::Key("fault".to_owned()), Hop::Index(index)];
         let reader = Reader::new(context, table, at, what, "fault", schema::FAULT, &[], path);
         let Some(name) = reader.name("name") else { continue };
-        if !names.insert(name.clone()) {
+        if names.contains(&name) {
             problems.add(reader.place_of("name"), format!("two faults are called {name:?}"));
             continue;
         }
+        names.insert(name.clone());
         let enabled = reader.flag("enabled");
-        let at = reader.duration("at");
-        let every = reader.duration("every");
-        let step = match reader.text("step") {
-            None => Some(None),
-            Some(_) if topology.is_none() => Some(None),
-            Some(step) => match steps.iter().position(|other| other.name == step) {
-                Some(index) => Some(Some(index)),
-                None => {
-                    let all = steps.iter().map(|step| step.name.as_str());
-                    let message = format!("`step`: no step is called {:?}", shortened(&step));
-                    problems.add_helped(reader.place_of("step"), message, suggestion(&step, all));
-                    None
-                }
-            },
+        let read = read_fault(&reader, name, topology, steps, &mut known);
+        let (Some(true), Some(fault)) = (enabled, read) else { continue };
+        let hosts = |part: &FaultPart| match &part.affected {
+            Affected::Link => 1,
+            Affected::Packets(matches) => 1 + matches.from.len() + matches.to.len(),
+            Affected::Processes(hosts) => hosts.len(),
         };
-        let on_text = reader.text("on");
-        let on = on_text.as_deref().zip(links.as_deref()).and_then(|(on, links)| read_on(&reader, on, links));
-        let action = read_action(&reader);
-        if let (Some(every), Some(action)) = (every, &action)
-            && every <= action.duration()
-        {
-            problems.add_help(
-                reader.place_of("every"),
-                format!("`every` {every:?} is not longer than the fault itself, {:?}", action.duration()),
-                "one occurrence must end before the next begins",
-            );
+        parts += fault.on.len() + fault.parts.iter().map(hosts).sum::<usize>();
+        if parts > PARTS_MAX {
+            let message = format!("the faults are on more than {PARTS_MAX} links and hosts together");
+            problems.add_help(at, message, "name fewer links in `on`, or fewer hosts in `match` and `phase`");
+            return faults;
         }
-        if let (Some(true), Some(at), Some(step), Some(on_text), Some(on), Some(action)) =
-            (enabled, at, step, on_text, on, action)
-        {
-            faults.push(Fault { name, at, step, every, on, on_text, action });
-        }
+        faults.push(fault);
     }
     faults
 }
 
-/// Directed links by index: `link.NAME` means both directions, and so does `host.NAME.access`.
-fn read_on(reader: &Reader<'_>, on: &str, links: &[String]) -> Option<Vec<usize>> {
-    let problems = reader.problems();
-    let at = reader.place_of("on");
-    if on.starts_with("site.") || (on.starts_with("host.") && !on.contains(".access")) {
-        problems.add_help(
-            at,
-            format!("a fault `on` {:?}: not yet in this version of weir", shortened(on)),
-            "a fault is on link.NAME, link.NAME.forward, link.NAME.backward or host.NAME.access",
+fn read_fault(
+    reader: &Reader<'_>,
+    name: String,
+    topology: Option<&Topology>,
+    steps: &[Step],
+    known: &mut Names,
+) -> Option<Fault> {
+    let (at, every) = (reader.duration("at"), reader.duration("every"));
+    let step = read_step(reader, topology, steps);
+    let on_text = reader.text("on");
+    let action = read_action(reader);
+    if let (Some(every), Some(action)) = (every, &action)
+        && every <= action.duration()
+    {
+        reader.problems().add_help(
+            reader.place_of("every"),
+            format!("`every` {every:?} is not longer than the fault itself, {:?}", action.duration()),
+            "one occurrence must end before the next begins",
         );
-        return None;
     }
-    let directed = on.ends_with(".forward") || on.ends_with(".backward");
-    let pattern = if directed || on.ends_with('*') { on.to_owned() } else { format!("{on}.*") };
-    let glob = match Glob::parse(&pattern) {
-        Ok(glob) => glob,
-        Err(problem) => {
-            problems.add(at, problem);
+    let matches = read_match(reader, topology);
+    let (on_text, action, matches) = (on_text?, action?, matches?);
+    let topology = topology?;
+    let mut on = Vec::new();
+    let parts = if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill) {
+        let hosts = read_hosts_on(reader, &on_text, topology, known.real)?;
+        if matches.is_some() {
+            let message = format!("`match` chooses packets, and {} is of processes", action_name(&action));
+            reader.problems().add(reader.place_of("match"), message);
             return None;
         }
+        let phased = by_phase(reader, topology, &hosts)?;
+        let part = |(phase, hosts)| FaultPart { phase, affected: Affected::Processes(hosts) };
+        phased.into_iter().map(part).collect()
+    } else {
+        on = read_on(reader, &on_text, topology, known)?;
+        packets(reader, topology, matches, &action)?
     };
+    Some(Fault { name, at: at?, step: step?, every, on, on_text, action, parts })
+}
+
+fn read_step(reader: &Reader<'_>, topology: Option<&Topology>, steps: &[Step]) -> Option<Option<usize>> {
+    let Some(step) = reader.text("step") else { return Some(None) };
+    let found = steps.iter().position(|other| other.name == step);
+    if found.is_some() || topology.is_none() {
+        return Some(found);
+    }
+    let all = steps.iter().map(|step| step.name.as_str());
+    let message = format!("`step`: no step is called {:?}", shortened(&step));
+    reader.problems().add_helped(reader.place_of("step"), message, suggestion(&step, all));
+    None
+}
+
+/// Directed links by index: `link.NAME` means both directions, and so do `host.NAME`, `host.NAME.access` and
+/// `host.NAME.auxiliary`; `site.NAME` means the access links of all its hosts.
+fn read_on(reader: &Reader<'_>, on: &str, topology: &Topology, known: &mut Names) -> Option<Vec<usize>> {
+    if let Some(found) = known.found.get(on) {
+        return found.clone();
+    }
+    let found = if known.real { no_links(reader) } else { find_links(reader, on, topology, &known.links) };
+    known.found.insert(on.to_owned(), found.clone());
+    found
+}
+
+fn no_links(reader: &Reader<'_>) -> Option<Vec<usize>> {
+    reader.problems().add_help(
+        reader.place_of("on"),
+        "a fault on a link needs [lab]: nothing can be done to the links between real hosts",
+        "take the fault out, or run the scenario in a lab",
+    );
+    None
+}
+
+fn find_links(reader: &Reader<'_>, on: &str, topology: &Topology, links: &[String]) -> Option<Vec<usize>> {
+    let (problems, at) = (reader.problems(), reader.place_of("on"));
+    let directed = on.ends_with(".forward") || on.ends_with(".backward");
+    if let Some(site) = on.strip_prefix("site.") {
+        let (site, direction) = match site.rsplit_once('.') {
+            Some((site, direction @ ("forward" | "backward"))) => (site, Some(direction)),
+            _ => (site, None),
+        };
+        let glob = parsed(site, at, reader)?;
+        let of_site = |host: usize| glob.matches(&topology.sites[topology.hosts[host].site].name);
+        let chosen: Vec<usize> = (0..topology.hosts.len())
+            .filter(|host| of_site(*host))
+            .flat_map(|host| [2 * host, 2 * host + 1])
+            .filter(|index| direction.is_none_or(|direction| (index % 2 == 0) == (direction == "forward")))
+            .collect();
+        if chosen.is_empty() {
+            let message = format!("`on`: no site with hosts is called {:?}", shortened(site));
+            let names: Vec<&str> = topology.sites.iter().map(|site| site.name.as_str()).collect();
+            problems.add_helped(at, message, suggestion(site, names));
+            return None;
+        }
+        return Some(chosen);
+    }
+    let host_alone = on.starts_with("host.") && on.matches('.').count() == 1;
+    let pattern = match (host_alone, directed || on.ends_with('*')) {
+        (true, _) => format!("{on}.access.*"),
+        (_, true) => on.to_owned(),
+        _ => format!("{on}.*"),
+    };
+    let glob = parsed(&pattern, at, reader)?;
     let chosen: Vec<usize> = (0..links.len()).filter(|index| glob.matches(&links[*index])).collect();
     if chosen.is_empty() {
-        let known: BTreeSet<String> = links
+        let known: BTreeSet<&str> = links
             .iter()
-            .flat_map(|name| {
-                let both = name.trim_end_matches(".forward").trim_end_matches(".backward").to_owned();
-                [both, name.clone()]
-            })
+            .flat_map(|name| [name.trim_end_matches(".forward").trim_end_matches(".backward"), name])
             .collect();
-        let help = suggestion(on, known.iter().map(String::as_str));
+        let help = suggestion(on, known.iter().copied());
         problems.add_helped(at, format!("`on`: no link is called {:?}", shortened(on)), help);
         return None;
     }
     Some(chosen)
+}
+
+fn parsed(pattern: &str, at: Place, reader: &Reader<'_>) -> Option<Glob> {
+    match Glob::parse(pattern) {
+        Ok(glob) => Some(glob),
+        Err(problem) => {
+            reader.problems().add(at, problem);
+            None
+        }
+    }
+}
+
+/// Hosts by index whose processes are meant: `host.NAME`, or `site.NAME` for all of a site.
+fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool) -> Option<Vec<usize>> {
+    let (problems, at) = (reader.problems(), reader.place_of("on"));
+    if real {
+        problems.add_help(
+            at,
+            "a fault of processes on real hosts: not yet in this version of weir",
+            "run the scenario in a lab, or take the fault out",
+        );
+        return None;
+    }
+    let (pattern, of_site) = match (on.strip_prefix("host."), on.strip_prefix("site.")) {
+        (Some(host), _) => (host, false),
+        (_, Some(site)) => (site, true),
+        _ => {
+            let message = format!("`on` {:?}: only hosts have processes", shortened(on));
+            problems.add_help(
+                at,
+                message,
+                "pause and kill are on host.NAME, or on site.NAME for all of its hosts",
+            );
+            return None;
+        }
+    };
+    let glob = parsed(pattern, at, reader)?;
+    let name = |host: &crate::topology::Host| match of_site {
+        true => topology.sites[host.site].name.clone(),
+        false => host.name.clone(),
+    };
+    let all: Vec<String> = topology.hosts.iter().map(name).collect();
+    let chosen: Vec<usize> = (0..all.len()).filter(|index| glob.matches(&all[*index])).collect();
+    if chosen.is_empty() {
+        let sort = if of_site { "site with hosts" } else { "host" };
+        let message = format!("`on`: no {sort} is called {:?}", shortened(pattern));
+        problems.add_helped(at, message, suggestion(pattern, all.iter().map(String::as_str)));
+        return None;
+    }
+    Some(chosen)
+}
+
+/// `match`, with its hosts by index; `Some(None)` where it is not written.
+fn read_match(reader: &Reader<'_>, topology: Option<&Topology>) -> Option<Option<Match>> {
+    if !reader.has("match") {
+        return Some(None);
+    }
+    let body = reader.table("match")?;
+    let protocol = match body.text("protocol").as_deref() {
+        Some("tcp") => Some(Protocol::Tcp),
+        Some("udp") => Some(Protocol::Udp),
+        Some("icmp") => Some(Protocol::Icmp),
+        _ => None,
+    };
+    if body.has("protocol") && protocol.is_none() {
+        return None;
+    }
+    let port = match body.has("port") {
+        true => Some(u16::try_from(body.count("port")?).ok()?),
+        false => None,
+    };
+    if port.is_some() && protocol == Some(Protocol::Icmp) {
+        body.problems().add(body.place_of("port"), "`port`: packets of icmp have none");
+        return None;
+    }
+    let share = body.ratio("share")?;
+    let (from, to) = (read_ends(&body, "from", topology?), read_ends(&body, "to", topology?));
+    Some(Some(Match { from: from?, to: to?, port, protocol, share }))
+}
+
+/// Hosts of `from` or `to`, sorted; none where it is not written, which means any.
+fn read_ends(body: &Reader<'_>, key: &str, topology: &Topology) -> Option<Vec<u32>> {
+    if !body.has(key) {
+        return Some(Vec::new());
+    }
+    let mut hosts = super::step::read_hosts(body, key, topology)?;
+    hosts.sort_unstable();
+    hosts.dedup();
+    Some(hosts.into_iter().map(|host| host as u32).collect())
+}
+
+/// Which packets each part of a fault on links takes, and when.
+fn packets(
+    reader: &Reader<'_>,
+    topology: &Topology,
+    matches: Option<Match>,
+    action: &FaultAction,
+) -> Option<Vec<FaultPart>> {
+    let some = matches.is_some() || reader.has("phase");
+    if some && matches!(action, FaultAction::Rate { .. }) {
+        let key = if reader.has("phase") { "phase" } else { "match" };
+        let message = format!("`{key}` chooses packets, and a rate is of the whole link");
+        let help = "outage, loss, delay, delay_some and corrupt can be of some packets";
+        reader.problems().add_help(reader.place_of(key), message, help);
+        return None;
+    }
+    if !reader.has("phase") {
+        let needs_rule = some || matches!(action, FaultAction::DelaySome { .. });
+        let affected = match needs_rule {
+            true => Affected::Packets(matches.unwrap_or_default()),
+            false => Affected::Link,
+        };
+        return Some(vec![FaultPart { phase: Duration::ZERO, affected }]);
+    }
+    let matches = matches.unwrap_or_default();
+    let senders: Vec<usize> = match matches.from.is_empty() {
+        true => (0..topology.hosts.len()).collect(),
+        false => matches.from.iter().map(|host| *host as usize).collect(),
+    };
+    let part = |(phase, hosts): (Duration, Vec<usize>)| {
+        let from = hosts.into_iter().map(|host| host as u32).collect();
+        FaultPart { phase, affected: Affected::Packets(Match { from, ..matches.clone() }) }
+    };
+    Some(by_phase(reader, topology, &senders)?.into_iter().map(part).collect())
+}
+
+/// Groups hosts by the phase that `phase` gives them, nought where it names them not; the earliest group first.
+fn by_phase(
+    reader: &Reader<'_>,
+    topology: &Topology,
+    hosts: &[usize],
+) -> Option<Vec<(Duration, Vec<usize>)>> {
+    let mut phase_of: BTreeMap<usize, Duration> = BTreeMap::new();
+    if reader.has("phase") {
+        let node = reader.node("phase")?;
+        let Some(table) = node.as_table() else {
+            let message = format!("`phase`: expected a table {{ host = \"17s\" }}, found {}", node.what());
+            reader.problems().add(node.at, message);
+            return None;
+        };
+        for entry in &table.entries {
+            let glob = parsed(&entry.key, entry.key_at, reader)?;
+            let value = super::reader::read_value(&schema::PHASE, &entry.node, reader.problems())?;
+            let crate::Value::Duration(phase) = value else { return None };
+            let named: Vec<usize> =
+                hosts.iter().copied().filter(|host| glob.matches(&topology.hosts[*host].name)).collect();
+            if named.is_empty() {
+                let names: Vec<&str> = hosts.iter().map(|host| topology.hosts[*host].name.as_str()).collect();
+                let message = format!("`phase`: the fault is on no host called {:?}", shortened(&entry.key));
+                reader.problems().add_helped(entry.key_at, message, suggestion(&entry.key, names));
+                return None;
+            }
+            for host in named {
+                if phase_of.insert(host, phase).is_some() {
+                    let name = &topology.hosts[host].name;
+                    reader.problems().add(entry.key_at, format!("`phase`: {name} has two of them"));
+                    return None;
+                }
+            }
+        }
+    }
+    let mut groups: BTreeMap<Duration, Vec<usize>> = BTreeMap::new();
+    for host in hosts {
+        groups.entry(phase_of.get(host).copied().unwrap_or_default()).or_default().push(*host);
+    }
+    Some(groups.into_iter().collect())
+}
+
+fn action_name(action: &FaultAction) -> &'static str {
+    match action {
+        FaultAction::Outage { .. } => "outage",
+        FaultAction::Rate { .. } => "rate",
+        FaultAction::Delay { .. } => "delay",
+        FaultAction::Loss { .. } => "loss",
+        FaultAction::DelaySome { .. } => "delay_some",
+        FaultAction::Corrupt { .. } => "corrupt",
+        FaultAction::Pause { .. } => "pause",
+        FaultAction::Kill => "kill",
+    }
 }
 
 fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
@@ -125,17 +387,27 @@ fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
             problems.add_help(
                 action.at,
                 format!("`do` names {} actions", written.len()),
-                "one of outage = { for }, rate = { to, for }, delay = { add, for }, loss = { ratio, for }",
+                "one of outage = { for }, rate = { to, for }, delay = { add, for }, loss = { ratio, for }, \
+                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {}",
             );
         }
         return None;
     };
     let body = action.table(name)?;
+    if *name == "kill" {
+        return Some(FaultAction::Kill);
+    }
     let duration = body.duration("for");
     Some(match *name {
         "outage" => FaultAction::Outage { duration: duration? },
         "rate" => FaultAction::Rate { to: body.rate("to")?, duration: duration? },
         "delay" => FaultAction::Delay { add: body.duration("add")?, duration: duration? },
-        _ => FaultAction::Loss { ratio: body.ratio("ratio")?, duration: duration? },
+        "loss" => FaultAction::Loss { ratio: body.ratio("ratio")?, duration: duration? },
+        "corrupt" => FaultAction::Corrupt { ratio: body.ratio("ratio")?, duration: duration? },
+        "pause" => FaultAction::Pause { duration: duration? },
+        _ => {
+            let (share, by) = (body.ratio("share"), body.duration("by"));
+            FaultAction::DelaySome { share: share?, by: by?, duration: duration? }
+        }
     })
 }

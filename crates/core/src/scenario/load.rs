@@ -16,7 +16,7 @@ use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Larger files are refused unread.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
+pub const FILE_BYTES_MAX: usize = 16 << 20;
 /// Values of the tree × configurations, and hosts, links and pairs over all configurations: what a scenario may cost
 /// before it runs. Both keep `weir check` of any file within seconds and within a gigabyte.
 const NODES_MAX: usize = 4_000_000;
@@ -262,6 +262,7 @@ fn configurations(
             };
             parts += configuration.topology.sites.len();
             parts += configuration.topology.hosts.len() + configuration.topology.links.len();
+            parts += configuration.faults.len();
             parts += configuration.steps.iter().map(|step| 1 + step.pairs.len()).sum::<usize>();
             if parts > PARTS_MAX {
                 let message =

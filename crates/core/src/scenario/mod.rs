@@ -33,8 +33,8 @@ pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use nearest::nearest;
 pub use plan::{
-    Bound, Condition, Configuration, Criterion, Fault, FaultAction, Overrides, Plan, RealHost, Reference,
-    Select, Step, StepStart, WorkloadSchema,
+    Affected, Bound, Condition, Configuration, Criterion, Fault, FaultAction, FaultPart, Fit, FitValue,
+    Overrides, Plan, RealHost, Reference, Select, Step, StepStart, WorkloadSchema,
 };
 
 use errors::Problems;

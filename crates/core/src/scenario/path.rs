@@ -181,10 +181,6 @@ fn walk(
     };
     let settable = keys.iter().copied().filter(|param| param.name != "name");
     let Some(param) = settable.clone().find(|param| param.name == *word) else {
-        if schema::LATER.iter().any(|(_, keys)| keys.contains(word)) {
-            problems.add(at, format!("`{}`: not yet in this version of weir", shortened(path)));
-            return None;
-        }
         let help = match nearest(word, settable.clone().map(|param| param.name)) {
             Some(near) => {
                 let end = rest.iter().fold(String::new(), |end, word| end + "." + word);

@@ -1,7 +1,9 @@
 //! The resolved scenario: what the run state machine works from.
 
 use crate::metric::Metric;
+use crate::model::Model;
 use crate::param::{Param, Value, Values};
+use crate::schedule::Match;
 use crate::topology::Topology;
 use crate::units::BitsPerSecond;
 use std::collections::BTreeMap;
@@ -107,6 +109,8 @@ pub struct Step {
     /// Hosts by index in the topology, `(from, to)`; already cut to `pairs`.
     pub pairs: Vec<(usize, usize)>,
     pub start: StepStart,
+    /// Directed links by index whose packets are kept, sorted.
+    pub capture: Vec<usize>,
     /// Common keys and the workload's own, defaults filled in. Common ones: `duration`, `bytes`, `count`, `warm_up`, `streams`,
     /// `interval`, `tcp` (a table), `pairs`.
     pub values: Values,
@@ -129,28 +133,81 @@ pub struct Fault {
     /// `at` counts from this step's start instead of the trial's.
     pub step: Option<usize>,
     pub every: Option<Duration>,
-    /// Directed links by index.
+    /// Directed links by index; none for what happens to processes.
     pub on: Vec<usize>,
     /// As written, for people: `link.wan`.
     pub on_text: String,
     pub action: FaultAction,
+    /// Whom it meets and when, one for each phase; one alone where there are no phases.
+    pub parts: Vec<FaultPart>,
+}
+
+/// A part of a fault that has its own times.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultPart {
+    /// How much later than the fault's `at`.
+    pub phase: Duration,
+    pub affected: Affected,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Affected {
+    /// All packets of the links.
+    Link,
+    /// The packets of the links that match.
+    Packets(Match),
+    /// The processes of these hosts, by index in the topology.
+    Processes(Vec<usize>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultAction {
-    Outage { duration: Duration },
-    Rate { to: BitsPerSecond, duration: Duration },
-    Delay { add: Duration, duration: Duration },
-    Loss { ratio: f64, duration: Duration },
+    Outage {
+        duration: Duration,
+    },
+    Rate {
+        to: BitsPerSecond,
+        duration: Duration,
+    },
+    Delay {
+        add: Duration,
+        duration: Duration,
+    },
+    Loss {
+        ratio: f64,
+        duration: Duration,
+    },
+    /// The share of the packets, evenly spread, takes longer and may be overtaken.
+    DelaySome {
+        share: f64,
+        by: Duration,
+        duration: Duration,
+    },
+    /// A bit of a packet is inverted with this probability.
+    Corrupt {
+        ratio: f64,
+        duration: Duration,
+    },
+    /// The hosts' processes stand still.
+    Pause {
+        duration: Duration,
+    },
+    /// The hosts' processes are killed, and stay dead for the rest of the trial.
+    Kill,
 }
 
 impl FaultAction {
+    /// From its beginning to its end; nothing for what has no end.
     pub fn duration(&self) -> Duration {
         match self {
             FaultAction::Outage { duration }
             | FaultAction::Rate { duration, .. }
             | FaultAction::Delay { duration, .. }
-            | FaultAction::Loss { duration, .. } => *duration,
+            | FaultAction::Loss { duration, .. }
+            | FaultAction::DelaySome { duration, .. }
+            | FaultAction::Corrupt { duration, .. }
+            | FaultAction::Pause { duration } => *duration,
+            FaultAction::Kill => Duration::ZERO,
         }
     }
 }
@@ -171,6 +228,10 @@ pub struct Criterion {
     pub of: Option<Reference>,
     /// Divide by this parameter of the point after `of`.
     pub per: Option<String>,
+    /// Judge a line through the points instead of each point.
+    pub fit: Option<Fit>,
+    /// Ask the bound of this share of the trials, each by itself.
+    pub share: Option<f64>,
     pub bound: Bound,
     pub confident: bool,
     pub trials_min: Option<u32>,
@@ -194,12 +255,32 @@ pub enum Condition {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reference {
-    Ceiling,
+    Model(Model),
     /// The point of the same case (and step) with these parameters; others as in the point judged.
     Point(BTreeMap<String, Value>),
     /// The same parameters in another case.
     Case(String),
     Published,
+}
+
+/// A line through points that differ in one parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The parameter.
+    pub x: String,
+    /// Least and largest of its values that count, in its base unit.
+    pub over: [f64; 2],
+    pub value: FitValue,
+    /// Base unit of the parameter: `1`, `bit/s`, `B`, `s` or `Hz`.
+    pub x_unit: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FitValue {
+    /// Of the least-squares line, in the metric's unit for each base unit of the parameter.
+    Slope,
+    /// Where two lines that meet fit better than one: `statistics::knee`; in the parameter's base unit.
+    Knee,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 
 use super::errors::{Place, Problems};
 use super::nearest::suggestion;
-use super::schema::{self, is_later, is_later_value};
+use super::schema::{self, is_later_value};
 use super::tree::{Data, Node, Table, shortened};
 use crate::param::{Kind, Param, Raw, Value};
 use crate::units::{BitsPerSecond, Bytes, duration_text};
@@ -47,7 +47,7 @@ pub(super) struct Reader<'a> {
     pub at: Place,
     /// For messages: `[[step]] "one"`.
     pub what: String,
-    /// Name in `schema::LATER`.
+    /// The table's name, for messages to us.
     pub schema: &'static str,
     keys: Vec<&'static Param>,
     path: TreePath,
@@ -84,16 +84,12 @@ impl<'a> Reader<'a> {
             if self.keys.iter().any(|param| param.name == key) {
                 continue;
             }
-            if is_later(self.schema, key) {
-                self.context.problems.add_help(
-                    entry.key_at,
-                    format!("`{key}` in {}: not yet in this version of weir", self.what),
-                    "the language has it; take the key out, or wait for the version that does it",
-                );
+            let message = format!("unknown key `{}` in {}", shortened(key), self.what);
+            if self.context.problems.full() {
+                self.context.problems.add(entry.key_at, message);
                 continue;
             }
             let names = self.keys.iter().map(|param| param.name);
-            let message = format!("unknown key `{}` in {}", shortened(key), self.what);
             self.context.problems.add_helped(entry.key_at, message, suggestion(key, names));
         }
     }
@@ -176,7 +172,7 @@ impl<'a> Reader<'a> {
             table,
             at,
             format!("`{key}` of {}", self.what),
-            child_schema(self.schema, key),
+            self.schema,
             keys,
             &[],
             self.path_of(key),
@@ -277,17 +273,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name under which `schema::LATER` lists a nested table's keys.
-fn child_schema(schema: &'static str, key: &str) -> &'static str {
-    match (schema, key) {
-        (_, "access") => "access",
-        (_, "forward" | "backward") => "direction",
-        ("step", "tcp") => "step.tcp",
-        ("fault", "do") => "fault.do",
-        _ => "table",
-    }
-}
-
 /// Reads one value as a parameter's kind and checks its range.
 pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Option<Value> {
     if let (Kind::Hosts, Data::List(_)) = (param.kind, &node.data) {
@@ -366,12 +351,12 @@ fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems) -> boo
     let Some(number) = value.as_number() else { return true };
     let scale = if matches!(value, Value::Duration(_)) { 1e9 } else { 1.0 };
     let (least, most) = param.range;
+    if param.name == "ip" && number == 5.0 {
+        problems.add(at, "`ip` is 4 or 6");
+        return false;
+    }
     if (least..=most).contains(&(number * scale)) {
         return true;
-    }
-    if param.name == "ip" && number == 6.0 {
-        problems.add(at, "`ip` 6: not yet in this version of weir");
-        return false;
     }
     let bound = |bound: f64| match value {
         Value::Duration(_) => crate::units::human(bound / 1e9, "s"),

@@ -311,12 +311,14 @@ pub(super) static STEP: &[Param] = &[
     duration("warm_up", "Part of the duration, at its beginning, that is not measured.").default("0s"),
     count("streams", "Connections of each pair.").default("1").range(1.0, 4_096.0),
     duration("interval", "Resolution of the series.").default("10ms").range(1e6, 3_600e9),
-    count("ip", "Version of the internet protocol.").default("4").range(4.0, 4.0),
+    count("ip", "Version of the internet protocol.").default("4").range(4.0, 6.0),
     Param::new("tcp", Kind::Table(TCP), "Settings of the step's TCP sockets."),
+    Param::new("capture", Kind::Hosts, "Ports whose packets are kept, as link.NAME.forward or host.NAME.access.backward; a link alone means both directions, NAME may be a glob."),
 ];
 
 /// Keys of a step that say where and when; the rest goes to the workload.
-pub(super) const STEP_PLACING: &[&str] = &["name", "workload", "from", "to", "pairing", "after", "at"];
+pub(super) const STEP_PLACING: &[&str] =
+    &["name", "workload", "from", "to", "pairing", "after", "at", "capture"];
 
 pub(super) static OUTAGE: &[Param] = &[FOR];
 pub(super) static RATE_ACTION: &[Param] = &[rate("to", "The rate meanwhile.").required(), FOR];
@@ -326,6 +328,18 @@ pub(super) static LOSS_ACTION: &[Param] = &[
     ratio("ratio", "Probability that a packet is lost meanwhile, instead of the link's own.").required(),
     FOR,
 ];
+pub(super) static DELAY_SOME_ACTION: &[Param] = &[
+    ratio("share", "Share of the packets, evenly spread: 0.5 takes every second.").required(),
+    duration("by", "How much longer they take.").required().range(0.0, HOUR_NS),
+    FOR,
+];
+pub(super) static CORRUPT_ACTION: &[Param] = &[
+    ratio("ratio", "Probability that one bit of a packet is inverted meanwhile, instead of the link's own.")
+        .required(),
+    FOR,
+];
+pub(super) static PAUSE_ACTION: &[Param] = &[FOR];
+pub(super) static KILL_ACTION: &[Param] = &[];
 const FOR: Param = duration("for", "How long.").required().range(1.0, 30.0 * DAY_NS);
 
 pub(super) static DO: &[Param] = &[
@@ -333,7 +347,38 @@ pub(super) static DO: &[Param] = &[
     Param::new("rate", Kind::Table(RATE_ACTION), "The link has another rate."),
     Param::new("delay", Kind::Table(DELAY_ACTION), "The link is longer."),
     Param::new("loss", Kind::Table(LOSS_ACTION), "The link loses at random."),
+    Param::new(
+        "delay_some",
+        Kind::Table(DELAY_SOME_ACTION),
+        "A share of the packets takes longer and may be overtaken.",
+    ),
+    Param::new("corrupt", Kind::Table(CORRUPT_ACTION), "The link inverts bits at random."),
+    Param::new(
+        "pause",
+        Kind::Table(PAUSE_ACTION),
+        "The processes of the hosts stand still; `on` is host.NAME or site.NAME.",
+    ),
+    Param::new(
+        "kill",
+        Kind::Table(KILL_ACTION),
+        "The processes of the hosts are killed and stay dead for the rest of the trial.",
+    ),
 ];
+
+pub(super) static MATCH: &[Param] = &[
+    Param::new("from", Kind::Hosts, "Hosts that send the packets; any unless given."),
+    Param::new("to", Kind::Hosts, "Hosts that the packets are for; any unless given."),
+    count("port", "Port of either end, for TCP and UDP.").range(1.0, 65_535.0),
+    Param::new(
+        "protocol",
+        Kind::Choice(&["tcp", "udp", "icmp"]),
+        "Protocol of the packets; any unless given.",
+    ),
+    ratio("share", "Share of these packets, evenly spread: 0.5 takes every second.").default("100%"),
+];
+
+pub(super) static PHASE: Param =
+    Param::new("phase", Kind::Duration, "How much later.").range(0.0, 30.0 * DAY_NS);
 
 pub(super) static FAULT: &[Param] = &[
     text("name", "Name of the fault.").required(),
@@ -341,11 +386,17 @@ pub(super) static FAULT: &[Param] = &[
     duration("at", "When it starts, from the trial's start or from the start of `step`.").default("0s"),
     text("step", "The step from whose start `at` counts."),
     duration("every", "Repeat it after this time; once unless given.").range(1.0, 30.0 * DAY_NS),
+    Param::new(
+        "phase",
+        Kind::Map(&PHASE),
+        "How much later than `at` it meets the packets that a host sends (or the processes of a host), HOST = time; HOST may be a glob, and hosts not named have none.",
+    ),
     text(
         "on",
-        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward; NAME may be a glob.",
+        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob.",
     )
     .required(),
+    Param::new("match", Kind::Table(MATCH), "Only the packets for which all of this holds."),
     Param::new("do", Kind::Table(DO), "What happens; one of them.").required(),
 ];
 
@@ -361,10 +412,20 @@ pub(super) static CASE: &[Param] = &[
 ];
 
 pub(super) static REFERENCE: &[Param] = &[
-    Param::new("model", Kind::Choice(&["ceiling"]), "What the framing of the links leaves for payload."),
+    Param::new(
+        "model",
+        Kind::Choice(crate::model::NAMES),
+        "What a model says of the point: what the framing of the links leaves for payload (ceiling), a window each round trip, Reno under random loss (mathis), the time of a fresh connection (slow-start), shares without a protocol (fluid-share), what overload leaves undelivered (overload-backlog), jobs that read in turn (closed-replay).",
+    ),
     text("point", "The point of the same case with these parameters, the others as in the point judged."),
     text("case", "The point with the same parameters in another case."),
     flag("published", "The published figure of the point's case."),
+];
+
+pub(super) static FIT: &[Param] = &[
+    text("x", "The parameter that the points differ in.").required(),
+    text("over", "Least and largest value of `x` that count, as a list of two.").required(),
+    Param::new("value", Kind::Choice(&["slope", "knee"]), "What is judged of the fit: how much the metric grows for each unit of `x`, or at which `x` it begins to grow otherwise.").required(),
 ];
 
 pub(super) static CRITERION: &[Param] = &[
@@ -383,6 +444,16 @@ pub(super) static CRITERION: &[Param] = &[
     Param::new("minus", Kind::Table(REFERENCE), "Subtract this first."),
     Param::new("of", Kind::Table(REFERENCE), "Divide by this first."),
     text("per", "Then divide by this parameter of the point."),
+    Param::new(
+        "fit",
+        Kind::Table(FIT),
+        "Judge a line through the points, or two of them, instead of each point.",
+    ),
+    ratio(
+        "share",
+        "The bound is asked of this share of the trials, each by itself, instead of all of them together.",
+    )
+    .range(1e-9, 1.0),
     text("at_least", "Least value that passes, with its unit."),
     text("at_most", "Largest value that passes, with its unit."),
     text("between", "Least and largest value that pass, with their units."),
@@ -407,7 +478,7 @@ pub(super) static ROOT: &[Param] = &[
     text("step", "A workload on the timeline."),
     text("sweep", "Parameters to vary."),
     text("case", "A named variant."),
-    text("fault", "Something that happens to a link."),
+    text("fault", "Something that happens to links, packets or processes."),
     text("criterion", "An expectation that is judged."),
     text("short", "What --short changes."),
 ];
@@ -478,7 +549,7 @@ pub(super) static TABLES: &[TableSchema] = &[
     TableSchema {
         name: "fault",
         header: "[[fault]]",
-        about: "Something that happens to a link while a trial runs.",
+        about: "Something that happens to a link, to some of its packets or to a host's processes while a trial runs.",
         keys: FAULT,
     },
     TableSchema {
@@ -490,35 +561,21 @@ pub(super) static TABLES: &[TableSchema] = &[
     TableSchema { name: "short", header: "[short]", about: "What --short changes.", keys: SHORT },
 ];
 
-/// Keys the language has and this version does not: refused by name. `(table, keys)`; tables as in `TABLES`, or a key
-/// below one.
-pub(super) const LATER: &[(&str, &[&str])] = &[
-    ("fault", &["phase", "match", "share"]),
-    ("fault.do", &["delay_some", "corrupt", "pause", "kill"]),
-    ("criterion", &["fit", "share"]),
-];
-
 /// Keys whose table may be written as one plain value: the key of the table that it stands for.
 pub(super) fn shorthand(key: &str) -> Option<&'static str> {
     (key == "jitter").then_some("by")
 }
 
-/// Likewise values of a choice.
-pub(super) const LATER_VALUES: &[(&str, &[&str])] = &[
-    ("model", &["window", "mathis", "slow-start", "fluid-share", "overload-backlog", "closed-replay"]),
-    (
-        "workload",
-        &[
-            "udp", "burst", "connect", "matrix", "watch", "event", "replay", "random", "small", "restart",
-            "seq", "copy",
-        ],
-    ),
-];
+/// Values of a choice that the language has and this version does not: refused by name.
+pub(super) const LATER_VALUES: &[(&str, &[&str])] = &[(
+    "workload",
+    &[
+        "udp", "burst", "connect", "matrix", "watch", "event", "replay", "random", "small", "restart", "seq",
+        "copy",
+    ],
+)];
 
-/// True for a key of the language that this version does not have.
-pub(super) fn is_later(table: &str, key: &str) -> bool {
-    LATER.iter().any(|(name, keys)| *name == table && keys.contains(&key))
-}
+/// True for a value that this version does not have.
 pub(super) fn is_later_value(key: &str, value: &str) -> bool {
     LATER_VALUES.iter().any(|(name, values)| *name == key && values.contains(&value))
 }
@@ -545,7 +602,6 @@ mod tests {
             for key in keys {
                 assert!(seen.insert(key.name), "{table}.{} is declared twice", key.name);
                 assert!(key.about.ends_with(['.', '…']), "{table}.{} says {:?}", key.name, key.about);
-                assert!(!is_later(table, key.name), "{table}.{} is both here and not yet", key.name);
                 if let Some(default) = key.default {
                     parse_default(key.kind, default).unwrap();
                 }

@@ -1,6 +1,6 @@
 //! Which points a criterion speaks of, and which point another is compared with.
 
-use super::plan::{Condition, Configuration, Criterion, Plan, Reference, Select, Step};
+use super::plan::{Condition, Configuration, Criterion, Fit, Plan, Reference, Select, Step};
 use crate::metric::{Metric, Scope};
 use crate::param::Value;
 use std::collections::BTreeMap;
@@ -52,6 +52,32 @@ pub fn points(
     all
 }
 
+/// Groups of points that differ in a fit's parameter alone, each with its values of it in order; points beyond `over` are left
+/// out.
+pub fn lines(
+    configurations: &[Configuration],
+    fit: &Fit,
+    chosen: &[PointIndex],
+) -> Vec<Vec<(f64, PointIndex)>> {
+    let mut groups: BTreeMap<(Option<&str>, &str, Vec<String>), Vec<(f64, PointIndex)>> = BTreeMap::new();
+    for point in chosen {
+        let configuration = &configurations[point.0];
+        let step = &configuration.steps[point.1];
+        let Some(x) = parameter(step, &fit.x).and_then(Value::as_number) else { continue };
+        let others = configuration.parameters.iter().filter(|(name, _)| **name != fit.x);
+        let others = others.map(|(name, value)| format!("{name}={}", value.to_json())).collect();
+        let group = groups.entry((configuration.case.as_deref(), step.name.as_str(), others)).or_default();
+        if (fit.over[0]..=fit.over[1]).contains(&x) {
+            group.push((x, *point));
+        }
+    }
+    let mut lines: Vec<Vec<(f64, PointIndex)>> = groups.into_values().collect();
+    for line in &mut lines {
+        line.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    lines
+}
+
 /// Finds the points that others are compared with.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
@@ -78,7 +104,7 @@ impl<'a> Neighbours<'a> {
         let (case, given) = match reference {
             Reference::Point(given) => (here.case.as_deref(), given),
             Reference::Case(case) => (Some(case.as_str()), &none),
-            Reference::Ceiling | Reference::Published => return None,
+            Reference::Model(_) | Reference::Published => return None,
         };
         let value = |name: &&str| value_key(given.get(*name).or_else(|| here.parameters.get(*name)));
         let values: Vec<String> = self.dimensions.iter().map(value).collect();

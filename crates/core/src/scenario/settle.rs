@@ -3,10 +3,9 @@
 use super::criterion::{Criteria, Scene, no_parameter, param_named};
 use super::errors::{Place, Problems};
 use super::expand;
-use super::plan::{Condition, Criterion, Reference};
+use super::plan::{Condition, Criterion, Fit, FitValue, Reference};
 use super::reader::Reader;
 use super::select;
-use crate::model;
 use crate::param::Value;
 use std::collections::BTreeSet;
 
@@ -85,6 +84,16 @@ pub(super) fn settle(
             return;
         }
     }
+    if let Some(fit) = &criterion.fit
+        && let Some(problem) = unfit(scene, fit, &chosen)
+    {
+        if scene.lenient {
+            found.not_judged.push(criterion.text);
+        } else {
+            problems.add(reader.place_of("fit"), format!("`fit`: {problem}"));
+        }
+        return;
+    }
     let Some(name) = for_each else {
         found.list.push(criterion);
         return;
@@ -123,6 +132,27 @@ pub(super) fn settle(
     }
 }
 
+/// Why no line can be drawn through the points, if so: too few that differ in `x`.
+fn unfit(scene: &Scene<'_>, fit: &Fit, chosen: &[select::PointIndex]) -> Option<String> {
+    let needed = match fit.value {
+        FitValue::Slope => 2,
+        FitValue::Knee => 4,
+    };
+    for group in select::lines(scene.configurations, fit, chosen) {
+        let mut xs: Vec<f64> = group.iter().map(|(x, _)| *x).collect();
+        xs.dedup();
+        if xs.len() < needed {
+            let [from, to] = fit.over;
+            return Some(format!(
+                "only {} values of {:?} from {from} to {to}, and it takes {needed}",
+                xs.len(),
+                fit.x
+            ));
+        }
+    }
+    None
+}
+
 /// What is missing for the comparison, if anything is.
 fn missing_reference(
     scene: &Scene<'_>,
@@ -133,8 +163,12 @@ fn missing_reference(
     let configuration = &scene.configurations[point.0];
     let id = &configuration.steps[point.1].point;
     match reference {
-        Reference::Ceiling => (!model::has_ceiling(configuration, &configuration.steps[point.1]))
-            .then(|| format!("no link on the path of point {id} has a rate, so it has no ceiling")),
+        Reference::Model(model) => {
+            let name = criterion.metric.as_deref()?;
+            let metric = scene.metrics.iter().find(|metric| metric.name == name)?;
+            let why = model.refusal(configuration, &configuration.steps[point.1], metric)?;
+            Some(format!("the model {:?} says nothing of point {id}: {why}", model.name()))
+        }
         Reference::Published => {
             let name = format!("{}.{}", criterion.metric.as_deref()?, criterion.statistic);
             let there = configuration.published.contains_key(&name);

@@ -54,14 +54,19 @@ pub(super) fn steps(
         }
         let start = read_start(&reader, &names, index);
         let pairs = topology.and_then(|topology| read_pairs(&reader, topology, &link_counts, real));
+        let capture = topology.map_or(Some(Vec::new()), |topology| read_capture(&reader, topology, real));
         let values = read_values(&reader, pairs.as_ref().map_or(0, Vec::len));
-        let (Some(workload), Some(start), Some(pairs)) = (workload, start, pairs) else { continue };
+        let (Some(workload), Some(start), Some(pairs), Some(capture)) = (workload, start, pairs, capture)
+        else {
+            continue;
+        };
         steps.push(Step {
             point: point(&name),
             name,
             workload: workload.name.to_owned(),
             pairs,
             start,
+            capture,
             values,
             parameters: parameters.clone(),
         });
@@ -272,8 +277,44 @@ fn read_pairs(
     Some(pairs)
 }
 
+/// Directed links by index whose packets are kept.
+fn read_capture(reader: &Reader<'_>, topology: &Topology, real: bool) -> Option<Vec<usize>> {
+    let problems = reader.problems();
+    if !reader.has("capture") {
+        return Some(Vec::new());
+    }
+    if real {
+        let help = "on real hosts use tcpdump beside the run";
+        problems.add_help(reader.place_of("capture"), "`capture` keeps the packets of a lab's ports", help);
+        return None;
+    }
+    let names: Vec<String> = topology.directed_links().into_iter().map(|link| link.name).collect();
+    let mut ports = Vec::new();
+    for (port, at) in reader.texts("capture") {
+        let directed = port.ends_with(".forward") || port.ends_with(".backward") || port.ends_with('*');
+        let pattern = if directed { port.clone() } else { format!("{port}.*") };
+        let glob = match Glob::parse(&pattern) {
+            Ok(glob) => glob,
+            Err(problem) => {
+                problems.add(at, problem);
+                return None;
+            }
+        };
+        let before = ports.len();
+        ports.extend((0..names.len()).filter(|index| glob.matches(&names[*index])));
+        if ports.len() == before {
+            let message = format!("`capture`: no port is called {:?}", super::tree::shortened(&port));
+            problems.add_helped(at, message, suggestion(&port, names.iter().map(String::as_str)));
+            return None;
+        }
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    Some(ports)
+}
+
 /// Hosts by index, in the order of the list and within a pattern in the order of the lab.
-fn read_hosts(reader: &Reader<'_>, key: &str, topology: &Topology) -> Option<Vec<usize>> {
+pub(super) fn read_hosts(reader: &Reader<'_>, key: &str, topology: &Topology) -> Option<Vec<usize>> {
     let problems = reader.problems();
     let mut hosts = Vec::new();
     let patterns = reader.texts(key);

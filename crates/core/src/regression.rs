@@ -1,0 +1,139 @@
+//! Lines through points: the slope of one, and where two of them meet.
+
+/// A least-squares line: its value at nought, its slope, and what is left of the squares.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    at_zero: f64,
+    slope: f64,
+    residual: f64,
+}
+
+fn line(points: &[(f64, f64)]) -> Option<Line> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (mean_x, mean_y) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    if points.len() < 2 || spread <= 0.0 {
+        return None;
+    }
+    let slope = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / spread;
+    let at_zero = mean_y - slope * mean_x;
+    let residual = points.iter().map(|(x, y)| (y - at_zero - slope * x).powi(2)).sum();
+    Some(Line { at_zero, slope, residual })
+}
+
+/// Slope of the ordinary least-squares line through `points`, each `(x, y)`; `None` unless two of them differ in `x`.
+pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    line(points).map(|line| line.slope).filter(|slope| slope.is_finite())
+}
+
+/// The `x` at which the slope changes: of all pairs of straight lines that meet, the pair with the least sum of squares, the
+/// first `k` points on one and the others on the other; where their free lines do not meet between point `k` and `k + 1`, they
+/// are made to meet at one of these two.
+///
+/// - Shape: points in any order. `None` for fewer than four different `x`, or where two lines fit no better than one.
+/// - Source: Hudson, Journal of the American Statistical Association 61(316), 1966, for the joined two-line model.
+pub fn knee(points: &[(f64, f64)]) -> Option<f64> {
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut different: Vec<f64> = points.iter().map(|point| point.0).collect();
+    different.dedup();
+    if different.len() < 4 || points.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
+        return None;
+    }
+    let whole = line(&points)?;
+    let mut best: Option<(f64, f64)> = None;
+    let mut consider = |residual: f64, at: f64| {
+        if best.is_none_or(|(least, _)| residual < least) {
+            best = Some((residual, at));
+        }
+    };
+    for pair in different.windows(2).skip(1).take(different.len() - 3) {
+        let split = points.partition_point(|point| point.0 <= pair[0]);
+        let (Some(left), Some(right)) = (line(&points[..split]), line(&points[split..])) else { continue };
+        let meet = (right.at_zero - left.at_zero) / (left.slope - right.slope);
+        if meet.is_finite() && (pair[0]..=pair[1]).contains(&meet) {
+            consider(left.residual + right.residual, meet);
+        }
+    }
+    for at in &different[1..different.len() - 1] {
+        if let Some(residual) = joined_at(&points, *at) {
+            consider(residual, *at);
+        }
+    }
+    // What is left of one line only by rounding is no reason for two.
+    let scale: f64 = points.iter().map(|(_, y)| y * y).sum();
+    let (residual, at) = best?;
+    (whole.residual > scale * 1e-18 && residual < whole.residual * (1.0 - 1e-9)).then_some(at)
+}
+
+/// Sum of squares left by the best two lines that meet at `knot`: least squares over 1, x and max(0, x − knot).
+fn joined_at(points: &[(f64, f64)], knot: f64) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let mean_h = points.iter().map(|point| (point.0 - knot).max(0.0)).sum::<f64>() / count;
+    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let (mut xx, mut xh, mut hh, mut xy, mut hy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (x, y) in points {
+        let (h, x, y) = ((x - knot).max(0.0) - mean_h, x - mean_x, y - mean_y);
+        (xx, xh, hh, xy, hy) = (xx + x * x, xh + x * h, hh + h * h, xy + x * y, hy + h * y);
+    }
+    let determinant = xx * hh - xh * xh;
+    if determinant <= xx * hh * 1e-12 {
+        return None;
+    }
+    let (slope, change) = ((xy * hh - hy * xh) / determinant, (hy * xx - xy * xh) / determinant);
+    let left =
+        |(x, y): &(f64, f64)| (y - mean_y) - slope * (x - mean_x) - change * ((x - knot).max(0.0) - mean_h);
+    Some(points.iter().map(|point| left(point).powi(2)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bent(xs: impl Iterator<Item = u32>, knee: f64, before: f64, after: f64) -> Vec<(f64, f64)> {
+        xs.map(f64::from).map(|x| (x, before * x.min(knee) + after * (x - knee).max(0.0))).collect()
+    }
+
+    #[test]
+    fn the_slope_of_a_line_is_found_and_a_single_x_has_none() {
+        assert_eq!(slope(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]), Some(2.0));
+        let noisy = slope(&[(1.0, 1.1), (2.0, 1.9), (3.0, 3.1), (4.0, 3.9)]).unwrap();
+        assert!((noisy - 0.96).abs() < 1e-12, "{noisy}");
+        assert_eq!(slope(&[(1.0, 3.0), (1.0, 5.0)]), None);
+        assert_eq!(slope(&[]), None);
+    }
+
+    // Spec: judging.md#fit-2
+    #[test]
+    fn the_knee_is_where_the_slope_changes_on_a_point_or_between_two() {
+        let knee_of = |points: &[(f64, f64)]| (knee(points).unwrap() * 1e6).round() / 1e6;
+        assert_eq!(knee_of(&bent(1..=16, 10.0, 0.099, 0.0)), 10.0);
+        assert_eq!(knee_of(&bent(1..=16, 10.4, 0.099, 0.01)), 10.4);
+        assert_eq!(knee_of(&bent([1, 4, 9, 10, 12, 16].into_iter(), 10.0, 0.099, 0.0)), 10.0);
+        assert_eq!(knee_of(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0), (3.0, -1.0)]), 1.0);
+        let mut shuffled = bent(1..=16, 6.0, 1.0, 3.0);
+        shuffled.reverse();
+        assert_eq!(knee_of(&shuffled), 6.0);
+    }
+
+    #[test]
+    fn a_straight_line_and_too_few_points_have_no_knee() {
+        assert_eq!(knee(&bent(1..=16, 20.0, 0.5, 0.0)), None);
+        assert_eq!(knee(&[(1.0, 1.0), (2.0, 1.0), (3.0, 5.0)]), None);
+        assert_eq!(knee(&[(1.0, 1.0), (1.0, 2.0), (2.0, 1.0), (3.0, 5.0)]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_knee_lies_within_its_points(ys in prop::collection::vec(-1e3..1e3f64, 4..20)) {
+            let points: Vec<(f64, f64)> = ys.iter().enumerate().map(|(x, y)| (x as f64, *y)).collect();
+            if let Some(at) = knee(&points) {
+                prop_assert!(at >= 0.0 && at <= (ys.len() - 1) as f64);
+            }
+            prop_assert!(slope(&points).is_some());
+        }
+    }
+}
