@@ -166,15 +166,30 @@ fn link_lines(link: &Link, topology: &Topology) -> Vec<String> {
             rest.push(format!("queue {held}"));
         }
         rest.push(format!("MTU {}", link.mtu));
-        let lines = [head, effects.join(" · "), rest.join(" · ")];
-        return lines.into_iter().filter(|line| !line.is_empty()).collect();
+        let parts = [vec![head], wrapped(&effects.join(" · ")), vec![rest.join(" · ")]].concat();
+        return parts.into_iter().filter(|line| !line.is_empty()).collect();
     }
     let to = |site: usize| topology.sites.get(site).map_or("?", |site| site.name.as_str());
-    vec![
-        format!("RTT {rtt} · MTU {}", link.mtu),
-        format!("to {}: {}", to(link.between[1]), direction_line(&link.forward)),
-        format!("to {}: {}", to(link.between[0]), direction_line(&link.backward)),
-    ]
+    let mut lines = vec![format!("RTT {rtt} · MTU {}", link.mtu)];
+    for (direction, to) in [(&link.forward, to(link.between[1])), (&link.backward, to(link.between[0]))] {
+        lines.extend(wrapped(&format!("to {}: {}", shortened(to, 20), direction_line(direction))));
+    }
+    lines
+}
+
+/// Broken between its parts into lines that a label has room for.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split(" · ") {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + part.chars().count() + 3 <= 48 => {
+                line.push_str(" · ");
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines
 }
 
 fn shortened(text: &str, most: usize) -> String {
@@ -185,10 +200,11 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Positions of the sites' centres and the size of the drawing: a row for up to three, otherwise a ring.
-fn places(count: usize) -> (Vec<(f64, f64)>, f64, f64) {
+/// Positions of the sites' centres and the size of the drawing: a row for up to three, as high as its `tallest` label, otherwise
+/// a ring.
+fn places(count: usize, tallest: f64) -> (Vec<(f64, f64)>, f64, f64) {
     if count <= 3 {
-        let height = 130.0;
+        let height = (tallest + 12.0).max(130.0);
         let gap = if count <= 2 { 960.0 - BOX.0 } else { (960.0 - BOX.0) / 2.0 };
         let left = if count == 1 { 480.0 } else { BOX.0 / 2.0 };
         return ((0..count).map(|index| (left + gap * index as f64, height / 2.0)).collect(), 960.0, height);
@@ -210,14 +226,47 @@ fn places(count: usize) -> (Vec<(f64, f64)>, f64, f64) {
     (across.into_iter().zip(down).collect(), 960.0, height)
 }
 
+/// The slot of each stage: along the links from a stage with the fewest, so that a chain is drawn as one and few links cross.
+fn slots(topology: &Topology) -> Vec<usize> {
+    let count = topology.sites.len();
+    let mut neighbours = vec![Vec::new(); count];
+    for link in &topology.links {
+        let [a, b] = link.between;
+        neighbours[a].push(b);
+        neighbours[b].push(a);
+    }
+    let mut slots = vec![usize::MAX; count];
+    let mut next = 0;
+    let mut ways: Vec<usize> = (0..count).collect();
+    // The last is taken first: stages with fewest links before others, and of those the first of the file.
+    ways.sort_by_key(|site| std::cmp::Reverse((neighbours[*site].len(), *site)));
+    while let Some(site) = ways.pop() {
+        if slots[site] != usize::MAX {
+            continue;
+        }
+        slots[site] = next;
+        next += 1;
+        let mut onward = neighbours[site].clone();
+        onward.sort_by_key(|site| std::cmp::Reverse((neighbours[*site].len(), *site)));
+        ways.extend(onward);
+    }
+    slots
+}
+
 fn picture(topology: &Topology) -> Html {
     let mut out = Html::new();
-    let (places, width, mut height) = places(topology.sites.len());
+    let tallest =
+        topology.links.iter().map(|link| label_rect(link, &link_lines(link, topology), 0.0, 0.0).height);
+    let tallest = tallest.fold(0.0, f64::max);
+    let (of_slot, width, mut height) = places(topology.sites.len(), tallest);
+    let slots = slots(topology);
+    let places: Vec<(f64, f64)> = slots.iter().map(|slot| of_slot[*slot]).collect();
     let in_a_row = topology.sites.len() <= 3;
     // Links that share both ends, or in a row run past a site between, get a lane of their own.
     let mut lanes: Vec<([usize; 2], usize)> = Vec::new();
     for link in &topology.links {
-        let ends = [link.between[0].min(link.between[1]), link.between[0].max(link.between[1])];
+        let [one, other] = link.between.map(|site| slots[site]);
+        let ends = [one.min(other), one.max(other)];
         let lane = lanes.iter().filter(|(other, _)| *other == ends).count();
         let past = usize::from(in_a_row && ends[1] - ends[0] > 1);
         lanes.push((ends, lane + past));
@@ -235,6 +284,10 @@ fn picture(topology: &Topology) -> Html {
         "\" aria-label=\"Topology of the lab\">"
     );
     let mut labels = Html::new();
+    let mut taken: Vec<Rect> = places
+        .iter()
+        .map(|(x, y)| Rect { x: x - BOX.0 / 2.0, y: y - BOX.1 / 2.0, width: BOX.0, height: BOX.1 })
+        .collect();
     for (link, (_, lane)) in topology.links.iter().zip(&lanes) {
         let ((x0, y0), (x1, y1)) = (places[link.between[0]], places[link.between[1]]);
         let sag = 72.0 * *lane as f64;
@@ -259,7 +312,17 @@ fn picture(topology: &Topology) -> Html {
                 "\"/>"
             );
         }
-        put!(&mut labels, label(link, topology, x, y));
+        // In the middle, or where links cross there, further along.
+        let lines = link_lines(link, topology);
+        let along = |share: f64| {
+            let (x, y) = if *lane == 0 { (x0 + (x1 - x0) * share, y0 + (y1 - y0) * share) } else { (x, y) };
+            label_rect(link, &lines, x, y)
+        };
+        let shares = if in_a_row { &[0.5][..] } else { &[0.5, 0.38, 0.62, 0.3, 0.7] };
+        let free = |rect: &Rect| taken.iter().all(|other| !other.meets(rect));
+        let rect = shares.iter().map(|share| along(*share)).find(free).unwrap_or_else(|| along(0.5));
+        put!(&mut labels, label(link, &lines, &rect));
+        taken.push(rect);
     }
     for (site, (x, y)) in places.iter().enumerate() {
         put!(&mut out, site_box(topology, site, *x, *y));
@@ -268,25 +331,36 @@ fn picture(topology: &Topology) -> Html {
     out
 }
 
-fn label(link: &Link, topology: &Topology, x: f64, y: f64) -> Html {
+/// Where something lies in the drawing, by its upper left corner.
+struct Rect {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Rect {
+    fn meets(&self, other: &Rect) -> bool {
+        self.x < other.x + other.width
+            && other.x < self.x + self.width
+            && self.y < other.y + other.height
+            && other.y < self.y + self.height
+    }
+}
+
+/// What a label around `x`, `y` covers, by the number of its letters.
+fn label_rect(link: &Link, lines: &[String], x: f64, y: f64) -> Rect {
+    let letters = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let widest = letters.max(link.name.chars().count() + 2);
+    let (width, height) = ((6.3 * widest.min(64) as f64) + 18.0, 23.0 + 16.0 * lines.len() as f64);
+    Rect { x: x - width / 2.0, y: y - (height - 4.0) / 2.0, width, height }
+}
+
+fn label(link: &Link, lines: &[String], rect: &Rect) -> Html {
     let mut out = Html::new();
-    let lines = link_lines(link, topology);
-    let widest =
-        lines.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(link.name.chars().count() + 2);
-    let (width, height) = ((6.3 * widest.min(64) as f64) + 18.0, 19.0 + 16.0 * lines.len() as f64);
-    let top = y - height / 2.0;
-    put!(
-        &mut out,
-        "<rect class=label x=",
-        x - width / 2.0,
-        " y=",
-        top,
-        " width=",
-        width,
-        " height=",
-        height + 4.0,
-        " />"
-    );
+    let (x, top) = (rect.x + rect.width / 2.0, rect.y);
+    put!(&mut out, "<rect class=label x=", rect.x, " y=", top, " width=", rect.width);
+    put!(&mut out, " height=", rect.height, " />");
     put!(
         &mut out,
         "<text class=strong text-anchor=middle x=",
