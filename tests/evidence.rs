@@ -139,6 +139,30 @@ fn a_reader_slower_than_the_link_is_named() {
     assert_eq!(name, "receiver-application", "{summary:#}");
 }
 
+// Spec: evidence.md#path-3
+#[test]
+fn a_router_that_delays_every_second_packet_is_named_under_the_legacy_profile_and_gone_under_the_modern_one()
+{
+    need_lab();
+    let _turn = turn();
+    let steps = stream_step("tcp = { congestion = \"reno\" }")
+        + "[[fault]]\nname = \"swap\"\nat = \"1200ms\"\nevery = \"300ms\"\nstep = \"load\"\non = \"link.wan.forward\"\n\
+           do = { delay_some = { share = 0.5, by = \"3ms\", for = \"20ms\" } }\n";
+    let text = scenario(FAST, &steps);
+    let under = |profile: &str| {
+        let sites = text.replace("hosts = 1\n", &format!("hosts = 1\ntcp_profile = \"{profile}\"\n"));
+        let (_, summary, _) = run_scenario(&sites, &[]);
+        (factor(&summary), summary)
+    };
+    let (name, summary) = under("legacy");
+    assert_eq!(name, "reordering", "{summary:#}");
+    assert!(evidence(&summary).contains("although they had arrived"), "{summary:#}");
+    let without = text.replace("name = \"swap\"", "name = \"swap\"\nenabled = false");
+    let (_, summary, _) =
+        run_scenario(&without.replace("hosts = 1\n", "hosts = 1\ntcp_profile = \"legacy\"\n"), &[]);
+    assert_eq!(factor(&summary), "link-rate", "{summary:#}");
+}
+
 // Spec: evidence.md#fitness-2
 #[test]
 fn a_generator_that_its_rate_outruns_makes_the_run_inconclusive() {
