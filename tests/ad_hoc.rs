@@ -158,3 +158,69 @@ fn the_table_for_people_fits_eighty_columns() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
+
+// The rules are in docs/specs/net-protocol.md, Latency and Datagrams.
+#[test]
+fn latency_over_udp_and_in_an_open_loop_says_what_was_lost_and_how_late_the_generator_was() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let at = &server.at;
+    let more = ["--transport", "tcp,udp", "--rate", "500Hz", "--count", "400", "--json"];
+    let summary = measured(&[&["net", "latency", at][..], &more[..]].concat());
+    let points = summary["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    for (point, lossy) in points.iter().zip([false, true]) {
+        let metrics = &point["metrics"];
+        let answered = metrics["latency.round_trip_seconds"]["n"].as_u64().unwrap();
+        assert!((1..=400).contains(&answered), "{point:#}");
+        let lateness = metrics["generator.lateness_seconds"]["n"].as_u64().unwrap();
+        assert!((answered..=400).contains(&lateness), "{point:#}");
+        assert_eq!(metrics.get("latency.lost_ratio").is_some(), lossy, "{point:#}");
+    }
+}
+
+#[test]
+fn a_thousand_streams_from_the_command_line_are_one_measurement() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let more = ["--streams", "1000", "--duration", "3s", "--warm-up", "1s", "--block", "32KiB", "--json"];
+    let summary = measured(&[&["net", "stream", &server.at][..], &more[..]].concat());
+    let metrics = &summary["points"][0]["metrics"];
+    assert_eq!(metrics["stream.flow_goodput_bits_per_second"]["n"], 1000);
+    assert!(metrics["stream.total_goodput_bits_per_second"]["mean"].as_f64().unwrap() > 1e8, "{metrics:#}");
+}
+
+#[test]
+fn a_slow_reader_is_as_slow_as_it_says_and_contradictions_are_errors_in_words() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let at = server.at.as_str();
+    let summary = measured(&[
+        "net",
+        "stream",
+        at,
+        "--duration",
+        "2s",
+        "--warm-up",
+        "1s",
+        "--read-rate",
+        "40Mbit/s",
+        "--block",
+        "10kB",
+        "--json",
+    ]);
+    let goodput = &summary["points"][0]["metrics"]["stream.total_goodput_bits_per_second"]["mean"];
+    assert!((10e6..42e6).contains(&goodput.as_f64().unwrap()), "{summary:#}");
+    for (arguments, word) in [
+        (&["net", "latency", at, "--transport", "udp", "--size", "8B"][..], "`size`"),
+        (&["net", "latency", at, "--transport", "udp", "--size", "70kB"], "`size`"),
+        (&["net", "latency", at, "--transport", "udp", "--timeout", "5min"], "`timeout`"),
+        (&["net", "latency", at, "--rate", "5MHz"], "`rate`"),
+        (&["net", "latency", at, "--rate", "1"], "--rate"),
+        (&["net", "stream", at, "--source-rate", "1kbit/s"], "`source_rate`"),
+    ] {
+        let ran = run(arguments);
+        assert_eq!(ran.status, 2, "{arguments:?}");
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
+}
