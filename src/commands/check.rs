@@ -45,6 +45,8 @@ pub struct Args {
 const POINTS_SHOWN: usize = 16;
 /// Cycles of a periodic event that a series must hold before the period can be told (DESIGN, measuring rule 8).
 const CYCLES_MIN: f64 = 4.0;
+/// A rate measured over less says little of a path's long run.
+const RATE_SECONDS_MIN: f64 = 10.0;
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     let overrides =
@@ -84,6 +86,8 @@ struct Prospect<'a> {
 
 struct Outlook<'a> {
     prospects: Vec<Prospect<'a>>,
+    /// What trials are too short for, each once.
+    warnings: Vec<String>,
     /// Of all trials; starts, drains and the building of labs come on top.
     duration: Duration,
     bytes_at_most: Option<u64>,
@@ -91,11 +95,21 @@ struct Outlook<'a> {
 
 impl<'a> Outlook<'a> {
     fn of(plan: &'a Plan) -> anyhow::Result<Outlook<'a>> {
-        let mut outlook = Outlook { prospects: Vec::new(), duration: Duration::ZERO, bytes_at_most: Some(0) };
+        let mut outlook = Outlook {
+            prospects: Vec::new(),
+            warnings: Vec::new(),
+            duration: Duration::ZERO,
+            bytes_at_most: Some(0),
+        };
         for configuration in &plan.configurations {
             let first = outlook.prospects.len();
             for step in &configuration.steps {
                 outlook.prospects.push(prospect(configuration, step)?);
+            }
+            for warning in blind_spots(configuration, &outlook.prospects[first..]) {
+                if !outlook.warnings.contains(&warning) {
+                    outlook.warnings.push(warning);
+                }
             }
             let own = &outlook.prospects[first..];
             outlook.duration = outlook.duration.saturating_add(trial_length(own).saturating_mul(plan.trials));
@@ -162,6 +176,42 @@ fn trial_length(steps: &[Prospect<'_>]) -> Duration {
 fn measured(step: &Step) -> Option<f64> {
     let warm_up = step.values.duration("warm_up").unwrap_or_default();
     Some(step.values.duration("duration")?.saturating_sub(warm_up).as_secs_f64())
+}
+
+/// What trials of a configuration are too short for: fewer than four cycles of a fault that repeats (measuring rule 8), and
+/// rates that rest on less than ten seconds.
+fn blind_spots(configuration: &Configuration, steps: &[Prospect<'_>]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let seconds = |value: f64| human(value, "s");
+    let whole = trial_length(steps).as_secs_f64();
+    for fault in &configuration.faults {
+        let Some(every) = fault.every.map(|every| every.as_secs_f64()) else { continue };
+        let seen = match fault.step {
+            Some(step) => steps.get(step).map_or(0.0, |prospect| prospect.estimate.duration.as_secs_f64()),
+            None => whole,
+        };
+        if seen < CYCLES_MIN * every {
+            warnings.push(format!(
+                "fault {} comes every {} and a trial lasts {}: {:.1} cycles, and telling a period takes {CYCLES_MIN}",
+                fault.name,
+                seconds(every),
+                seconds(seen),
+                seen / every
+            ));
+        }
+    }
+    for prospect in steps {
+        let Some(measured) = measured(prospect.step).filter(|measured| *measured < RATE_SECONDS_MIN) else {
+            continue;
+        };
+        warnings.push(format!(
+            "step {}: rates rest on {} of each trial; below {} the start of connections and single losses weigh in",
+            prospect.step.name,
+            seconds(measured),
+            seconds(RATE_SECONDS_MIN)
+        ));
+    }
+    warnings
 }
 
 /// What a trial of this step can and cannot show.
@@ -293,7 +343,7 @@ fn json(plan: &Plan, outlook: &Outlook<'_>) -> Value {
         "points": points,
         "criteria": criteria,
         "not_judged": plan.not_judged,
-        "warnings": plan.warnings,
+        "warnings": plan.warnings.iter().chain(&outlook.warnings).collect::<Vec<_>>(),
     })
 }
 
@@ -344,6 +394,11 @@ fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
         outlook.bytes_at_most.map_or(String::new(), |bytes| format!(", up to {}", human(bytes as f64, "B")));
     let seconds = outlook.duration.as_secs_f64().ceil();
     line(&mut out, "", &format!("time: about {} of running{bytes} of payload", clock(seconds)));
+    if !plan.scale.is_empty() {
+        let factors: Vec<String> =
+            plan.scale.iter().map(|(what, factor)| format!("{what} {factor}")).collect();
+        line(&mut out, "", &format!("scale: {}; results are not rescaled", factors.join(", ")));
+    }
     if plan.trials < 5 {
         line(&mut out, "", "note: below five trials results have a range and no 95 % interval");
     }
@@ -372,7 +427,7 @@ fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
     }
     detections(&mut out, outlook);
     criteria(&mut out, plan);
-    for warning in &plan.warnings {
+    for warning in plan.warnings.iter().chain(&outlook.warnings) {
         line(&mut out, "", &format!("warning: {warning}"));
     }
     out

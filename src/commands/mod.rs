@@ -14,6 +14,7 @@ mod generate;
 mod lab;
 mod list;
 mod net;
+mod new;
 mod report;
 #[cfg(feature = "lab")]
 mod run;
@@ -43,6 +44,7 @@ pub enum Command {
     Run(run::Args),
     #[cfg(feature = "lab")]
     Check(check::Args),
+    New(new::Args),
     Explain(explain::Args),
     List(list::Args),
     #[cfg(feature = "lab")]
@@ -64,6 +66,7 @@ impl Command {
             Command::Run(args) => run::run(&args),
             #[cfg(feature = "lab")]
             Command::Check(args) => check::run(&args),
+            Command::New(args) => new::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::List(args) => list::run(&args),
             #[cfg(feature = "lab")]

@@ -16,6 +16,7 @@ use weir_core::hosts::PortRange;
 use weir_core::record::{
     ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, StepRecord, TimelineEvent, TrialRecord,
 };
+use weir_core::scenario::order;
 use weir_core::scenario::{Configuration, Plan, RealHost, Step};
 use weir_core::topology::Topology;
 use weir_core::{model, seed};
@@ -384,14 +385,9 @@ fn job<'a>(
 
 /// Trials in the order in which they are carried out, as indices of configurations and numbers of trials.
 fn order(plan: &Plan) -> Vec<(usize, u32)> {
-    let count = plan.configurations.len();
-    let mut order = Vec::new();
-    for trial in 0..plan.trials {
-        // A B B A: what drifts over the run weighs on every variant alike.
-        let ascending = (0..count).map(|index| (index, trial));
-        if trial % 2 == 0 { order.extend(ascending) } else { order.extend(ascending.rev()) }
-    }
-    order
+    let grouped = order::grouped(&plan.configurations);
+    let of_trial = |trial| order::of_trial(&grouped, trial).into_iter().map(move |index| (index, trial));
+    (0..plan.trials).flat_map(of_trial).collect()
 }
 
 /// What is known before anything is run. The resolved scenario of a short form lacks the criteria that it leaves out, so

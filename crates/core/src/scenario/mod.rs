@@ -15,6 +15,7 @@ mod lab;
 mod link;
 mod load;
 mod nearest;
+pub mod order;
 mod overrides;
 mod path;
 pub mod plan;
