@@ -132,3 +132,37 @@ fn a_port_that_is_not_there_a_lab_that_is_not_up_and_a_file_that_cannot_be_made_
     assert!(refused(&["t-refuse", "wan", "--snap", "0"]).contains("--snap 0"));
     assert!(refused(&["t-refuse", "wan", "--duration", "soon"]).contains("--duration soon"));
 }
+
+// Spec: lab.md#lab-22
+#[test]
+fn a_step_keeps_the_packets_of_the_ports_it_names_in_the_results() {
+    need_lab();
+    let _turn = turn();
+    let step = r#"
+[[step]]
+name = "ask"
+workload = "latency"
+from = "left-0"
+to = "right-0"
+count = 50
+capture = ["link.wan.forward"]
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, support::scenario("rate = \"100Mbit/s\"\nrtt = \"4ms\"", step)).unwrap();
+    let (_, summary, ran) = support::run_file(&file, folder.path(), &[]);
+    let results = std::path::PathBuf::from(summary["results"].as_str().unwrap());
+    let captures: Vec<_> = std::fs::read_dir(results.join("captures"))
+        .unwrap_or_else(|error| panic!("{error}\n{}", ran.stderr))
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    let [capture] = captures.as_slice() else { panic!("{captures:?}") };
+    let asked = tcpdump(capture.to_str().unwrap(), &["tcp[tcpflags] & tcp-push != 0"]);
+    assert!(asked.lines().count() >= 50, "{asked}");
+    assert!(
+        asked.lines().all(|line| line.contains("10.64.0.1.") && line.contains("> 10.64.0.2.")),
+        "{asked}"
+    );
+    let timeline = std::fs::read_to_string(results.join("timeline.jsonl")).unwrap();
+    assert!(timeline.contains("packets of step ask"), "{timeline}");
+}

@@ -227,6 +227,7 @@ impl<'a> Campaign<'a> {
             String::new()
         };
         let input = TrialInput {
+            directory: self.writer.directory(),
             configuration,
             jobs: &jobs,
             trial,

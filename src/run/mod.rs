@@ -2,6 +2,8 @@
 
 #[cfg(feature = "lab")]
 pub mod campaign;
+#[cfg(feature = "lab")]
+pub mod captures;
 pub mod environment;
 #[cfg(feature = "lab")]
 pub mod faults;

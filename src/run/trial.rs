@@ -1,10 +1,12 @@
 //! One trial of one configuration: faults on time, samplers around it, and records of its steps.
 
 use crate::machine::core_count;
+use crate::run::captures::Captures;
 use crate::run::faults::{Due, Injector, Occurrence, Order};
 use crate::run::measure::{Measured, Window, to_trial_clock};
 use crate::run::progress::Progress;
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
@@ -32,6 +34,8 @@ pub struct TrialOutput {
 }
 
 pub struct TrialInput<'a> {
+    /// The results folder.
+    pub directory: &'a Path,
     pub configuration: &'a Configuration,
     pub jobs: &'a [StepJob<'a>],
     pub trial: u32,
@@ -52,6 +56,7 @@ struct Watch<'a> {
     /// Lateness histograms at the start and the end of each step.
     lateness: Vec<(Vec<u64>, Vec<u64>)>,
     injector: Injector<'a>,
+    captures: Captures<'a>,
     injected: Vec<Occurrence>,
     /// Orders to hosts' processes, in the order of their times.
     orders: VecDeque<Due>,
@@ -125,6 +130,15 @@ impl Watch<'_> {
         }
     }
 
+    /// Ends what the step captures, if it still does.
+    fn end_capture(&mut self, step: usize, at: Instant) {
+        if let Some(lab) = self.lab.as_deref_mut()
+            && let Some(said) = self.captures.end(lab, step)
+        {
+            self.event(at, said.event, Some(step), said.text);
+        }
+    }
+
     fn event(&mut self, at: Instant, event: &str, step: Option<usize>, text: String) {
         self.timeline.push(TimelineEvent {
             at_ns: at.as_ns(),
@@ -156,6 +170,12 @@ impl Observer for Watch<'_> {
         self.inject(Some(step), at);
         let name = self.input.jobs[step].name;
         self.event(at, "step-start", Some(step), format!("step {name} starts"));
+        let trial_start = self.trial_start.unwrap_or(at);
+        if let Some(lab) = self.lab.as_deref_mut()
+            && let Some(said) = self.captures.begin(lab, step, trial_start)
+        {
+            self.event(at, said.event, Some(step), said.text);
+        }
         self.progress.begin(format!("{}  {name}", self.input.label));
     }
 
@@ -167,6 +187,7 @@ impl Observer for Watch<'_> {
             None => format!("step {} ended", self.input.jobs[step].name),
         };
         self.event(at, if result.failure.is_some() { "step-failed" } else { "step-end" }, Some(step), text);
+        self.end_capture(step, at);
         self.progress.end(self.input.jobs[step].estimate.duration);
     }
 
@@ -266,6 +287,7 @@ pub fn run(
         step_start: vec![None; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
         injector: Injector::new(&input.configuration.faults),
+        captures: Captures::new(input.directory, input.configuration, input.trial),
         injected: Vec::new(),
         orders: VecDeque::new(),
         paused: Vec::new(),
@@ -277,6 +299,10 @@ pub fn run(
         fleet.signal(&host, Signal::Continue);
     }
     let ended = weir_sys::clock::monotonic();
+    // A trial that broke off has steps that never ended.
+    for step in 0..input.jobs.len() {
+        watch.end_capture(step, ended);
+    }
     watch.event(ended, "trial-end", None, format!("trial {} ends", input.trial));
     let (lateness, injected, mut timeline) = (watch.lateness, watch.injected, watch.timeline);
     let (trial_start, mut lab_broken) = (watch.trial_start.unwrap_or(ended), watch.broken);
