@@ -22,7 +22,7 @@ fn the_help_fits_a_screen_and_every_command_has_an_example() {
     let help = run(&["--help"]);
     assert_eq!(help.status, 0);
     assert!(help.stdout.lines().count() <= 40, "{}", help.stdout);
-    for command in ["run", "check", "explain", "list", "report"] {
+    for command in ["run", "check", "new", "explain", "list", "report", "export", "doctor"] {
         let text = run(&[command, "--help"]).stdout;
         assert!(text.contains("Example"), "{command}: {text}");
     }

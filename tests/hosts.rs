@@ -401,7 +401,7 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
     let of_hosts: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     for point in of_hosts["points"].as_array().unwrap() {
         assert_eq!(point["valid_trials"], 2, "{}", of_hosts["warnings"]);
-        let uncertainty = &point["metrics"]["control.clock_uncertainty_seconds"];
+        let uncertainty = &point["metrics"]["control.clock_uncertainty_seconds@host.right-0"];
         assert!(uncertainty["max"].as_f64().is_some_and(|it| it > 0.0 && it < 0.5), "{uncertainty}");
     }
     let ([lab_rtt, lab_rate], [rtt, rate]) = (figures(&of_lab), figures(&of_hosts));

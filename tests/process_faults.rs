@@ -67,7 +67,7 @@ fn a_killed_host_fails_its_trial_by_name_and_the_next_trial_has_it_again() {
 fn a_link_that_flaps_a_thousand_times_a_second_is_survived_and_every_time_is_known() {
     need_lab();
     let _turn = turn();
-    let fault = "[[fault]]\nname = \"flap\"\nevery = \"1ms\"\nstep = \"load\"\non = \"link.wan\"\ndo = { outage = { for = \"100us\" } }\n";
+    let fault = "[[fault]]\nname = \"flap\"\nevery = \"1ms\"\nstep = \"load\"\non = \"link.wan\"\ndo = { outage = { for = \"10us\" } }\n";
     let (status, summary, events) = run(&scenario(LINK, &format!("{}{fault}", stream_step(""))));
     assert_eq!(status, 0, "{summary:#}");
     assert_eq!(summary["points"][0]["valid_trials"], 1, "{summary:#}");

@@ -9,7 +9,7 @@ use weir_agent::serve::{Host, serve};
 /// Status of an agent whose coordinator fell silent.
 const ABANDONED: i32 = 3;
 
-/// Be the agent of a host: takes orders on standard input, answers on standard output.
+/// Be the agent of a host, as `weir run` starts it.
 ///
 /// Started by `weir run` through a launcher (in a lab, by ssh on real hosts); of no use by hand. It ends with its input, and
 /// when a coordinator on another machine has fallen silent.

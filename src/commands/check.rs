@@ -13,7 +13,7 @@ use weir_core::units::human;
 use weir_core::{Bytes, Value as Parameter};
 use weir_seams::workload::Estimate;
 
-/// Check a scenario: refuse what is wrong with its place, or print the plan, and start nothing.
+/// Check a scenario and print its plan; start nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use weir_core::BitsPerSecond;
 
-/// Say what this host can and cannot do for labs and measurements, with the command that mends each finding
+/// Say what this host can and cannot do, and how to mend it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -4,7 +4,7 @@ use crate::registry;
 use anyhow::anyhow;
 use weir_core::scenario;
 
-/// Explain a key of the scenario language: what it means, its values, default and range.
+/// Explain a key of the scenario language: meaning, values, range.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

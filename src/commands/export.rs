@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use weir_seams::sink::Tables;
 
-/// Write a run's trials and samples as tables for other programs, also of a run that was killed
+/// Write a run's trials and samples as tables for other programs
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

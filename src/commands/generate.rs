@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::CommandFactory;
 use std::path::PathBuf;
 
-/// Write shell completions or manual pages, made from this command line itself.
+/// Write shell completions or manual pages.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  weir generate completion bash > /etc/bash_completion.d/weir\n  weir generate man /usr/local/share/man/man1"

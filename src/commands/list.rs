@@ -5,7 +5,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use weir_core::param::{Kind, Param};
 
-/// List the members of a seam: workloads, transports, launchers, samplers, sinks.
+/// List the members of a seam: workload, transport, sampler, …
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'")]
 pub struct Args {

@@ -20,7 +20,7 @@ use weir_transport::Key;
 /// The values of one measurement, and the swept ones among them by name.
 type Combination = (Values, Vec<(String, Value)>);
 
-/// Measure between any two machines: a server at one end, stream or latency at the other.
+/// Measure between any two machines: serve here, stream there.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

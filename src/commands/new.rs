@@ -12,7 +12,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("faults", include_str!("../templates/faults.toml")),
 ];
 
-/// Write a commented scenario to start from: NAME.toml, which runs in a few seconds.
+/// Write a commented scenario to start from, NAME.toml.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

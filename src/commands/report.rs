@@ -4,7 +4,7 @@ use anyhow::Context;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Draw the report of a run again from its results folder, also of a run that was killed
+/// Draw the report of a run again from its results folder
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -22,7 +22,7 @@ use weir_seams::entry::Need;
 const LAB_NEEDS: &[Need] = &[Need::Root, Need::Tun];
 const HOSTS_NEEDS: &[Need] = &[Need::SshClient];
 
-/// Run a scenario: build its lab, load it, judge its criteria, write results and a report.
+/// Run a scenario: load the path, judge the criteria, write a report.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -52,14 +52,15 @@ pub fn points(
     all
 }
 
+/// A point of a line, at the value of the fit's parameter.
+type PlacedPoint = (f64, PointIndex);
+/// What points of one line have in common: case, step and the other parameters.
+type LineKey<'a> = (Option<&'a str>, &'a str, Vec<String>);
+
 /// Groups of points that differ in a fit's parameter alone, each with its values of it in order; points beyond `over` are left
 /// out.
-pub fn lines(
-    configurations: &[Configuration],
-    fit: &Fit,
-    chosen: &[PointIndex],
-) -> Vec<Vec<(f64, PointIndex)>> {
-    let mut groups: BTreeMap<(Option<&str>, &str, Vec<String>), Vec<(f64, PointIndex)>> = BTreeMap::new();
+pub fn lines(configurations: &[Configuration], fit: &Fit, chosen: &[PointIndex]) -> Vec<Vec<PlacedPoint>> {
+    let mut groups: BTreeMap<LineKey<'_>, Vec<PlacedPoint>> = BTreeMap::new();
     for point in chosen {
         let configuration = &configurations[point.0];
         let step = &configuration.steps[point.1];
@@ -71,7 +72,7 @@ pub fn lines(
             group.push((x, *point));
         }
     }
-    let mut lines: Vec<Vec<(f64, PointIndex)>> = groups.into_values().collect();
+    let mut lines: Vec<Vec<PlacedPoint>> = groups.into_values().collect();
     for line in &mut lines {
         line.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
