@@ -451,8 +451,17 @@ impl Topology {
         }
         for (there, link) in &self.sites[stage].routes {
             let forward = 2 * (self.hosts.len() + link);
-            let directed = if self.links[*link].between[0] == stage { forward } else { forward + 1 };
-            next[*there] = Some(directed);
+            // A route by a link that does not leave the stage, or to no other stage, is none.
+            let directed = match self.links.get(*link).map(|link| link.between) {
+                Some([from, _]) if from == stage => forward,
+                Some([_, to]) if to == stage => forward + 1,
+                _ => continue,
+            };
+            if *there != stage
+                && let Some(next) = next.get_mut(*there)
+            {
+                *next = Some(directed);
+            }
         }
         next
     }
