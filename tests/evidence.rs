@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::process::{Child, Command};
 use std::time::Duration;
 use support::{
-    children_of, eventually, finish_within, need_lab, ran, run_scenario, scenario, start, stream_step, turn,
+    children_of, eventually, finish_within, need_lab, ran, run_settled, scenario, start, stream_step, turn,
     weir,
 };
 
@@ -18,7 +18,7 @@ fn factor(summary: &Value) -> String {
 
 /// The factor of a stream over `link` with these keys.
 fn of_stream(link: &str, keys: &str) -> (String, Value) {
-    let (_, summary, _) = run_scenario(&scenario(link, &stream_step(keys)), &[]);
+    let (_, summary, _) = run_settled(&scenario(link, &stream_step(keys)), &[]);
     (factor(&summary), summary)
 }
 
@@ -104,12 +104,24 @@ fn of_starved(host: usize) -> (String, Value) {
     (factor(&summary), summary)
 }
 
+/// As `of_starved`, made again while the machine is in the way.
+fn settled_starved(host: usize) -> (String, Value) {
+    for _ in 0..3 {
+        let result = of_starved(host);
+        if result.0 != "emulator-limited" {
+            return result;
+        }
+        eprintln!("made again, because the machine was in the way: {}", evidence(&result.1));
+    }
+    of_starved(host)
+}
+
 // Spec: evidence.md#ends-6
 #[test]
 fn a_sender_whose_core_another_program_has_is_named() {
     need_lab();
     let _turn = turn();
-    let (name, summary) = of_starved(0);
+    let (name, summary) = settled_starved(0);
     assert_eq!(name, "sender-cpu", "{summary:#}");
     assert!(evidence(&summary).contains("other programs had the core"), "{summary:#}");
 }
@@ -119,7 +131,7 @@ fn a_sender_whose_core_another_program_has_is_named() {
 fn a_receiver_whose_core_another_program_has_is_named() {
     need_lab();
     let _turn = turn();
-    let (name, summary) = of_starved(1);
+    let (name, summary) = settled_starved(1);
     assert_eq!(name, "receiver-cpu", "{summary:#}");
 }
 
@@ -153,7 +165,7 @@ fn a_router_that_delays_every_second_packet_is_named_under_the_legacy_profile_an
     let text = scenario(FAST, &steps);
     let under = |profile: &str| {
         let sites = text.replace("hosts = 1\n", &format!("hosts = 1\ntcp_profile = \"{profile}\"\n"));
-        let (_, summary, _) = run_scenario(&sites, &[]);
+        let (_, summary, _) = run_settled(&sites, &[]);
         (factor(&summary), summary)
     };
     let (name, summary) = under("legacy");
@@ -161,7 +173,7 @@ fn a_router_that_delays_every_second_packet_is_named_under_the_legacy_profile_an
     assert!(evidence(&summary).contains("although they had arrived"), "{summary:#}");
     let without = text.replace("name = \"swap\"", "name = \"swap\"\nenabled = false");
     let (_, summary, _) =
-        run_scenario(&without.replace("hosts = 1\n", "hosts = 1\ntcp_profile = \"legacy\"\n"), &[]);
+        run_settled(&without.replace("hosts = 1\n", "hosts = 1\ntcp_profile = \"legacy\"\n"), &[]);
     assert_eq!(factor(&summary), "link-rate", "{summary:#}");
 }
 
@@ -176,10 +188,10 @@ fn a_generator_that_its_rate_outruns_makes_the_run_inconclusive() {
              [[criterion]]\ntext = \"quick\"\nmetric = \"latency.round_trip_seconds.median\"\nat_most = \"1s\"\n"
         )
     };
-    let (status, summary, _) = run_scenario(&scenario(FAST, &step("1000000Hz")), &[]);
+    let (status, summary, _) = run_settled(&scenario(FAST, &step("1000000Hz")), &[]);
     assert_eq!(factor(&summary), "generator-limited", "{summary:#}");
     assert_eq!((status, summary["verdict"].as_str()), (3, Some("inconclusive")), "{summary:#}");
-    let (status, summary, _) = run_scenario(&scenario(FAST, &step("200Hz")), &[]);
+    let (status, summary, _) = run_settled(&scenario(FAST, &step("200Hz")), &[]);
     assert_eq!((status, factor(&summary).as_str()), (0, "unknown"), "{summary:#}");
 }
 

@@ -383,7 +383,7 @@ fn figures(summary: &serde_json::Value) -> [f64; 2] {
 fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches() {
     let _turn = turn();
     let head = "[scenario]\nname = \"twice\"\nabout = \"written by a test\"\ntrials = 2\n";
-    let (status, of_lab, ran) = support::run_scenario(&format!("{head}{}{STEPS}", far::LAB), &[]);
+    let (status, of_lab, ran) = support::run_settled(&format!("{head}{}{STEPS}", far::LAB), &[]);
     assert!(status == 0 || status == 3, "{}", ran.stderr);
     let mut far = Far::up("t-twice");
     far.serve("left-0", 22, "", &[]);

@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use support::{need_lab, run_file, scenario, stream_step, turn};
+use support::{need_lab, run_file, scenario, settled, stream_step, turn};
 
 const LINK: &str = "rate = \"200Mbit/s\"\nrtt = \"4ms\"";
 
@@ -13,7 +13,7 @@ fn run(text: &str) -> (i32, Value, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
     fs::write(&file, text).unwrap();
-    let (status, summary, _) = run_file(&file, folder.path(), &[]);
+    let (status, summary, _) = settled(|| run_file(&file, folder.path(), &[]));
     let results = summary["results"].as_str().unwrap();
     let timeline = fs::read_to_string(Path::new(results).join("timeline.jsonl")).unwrap();
     let events = timeline.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

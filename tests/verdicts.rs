@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{need_lab, run_file, run_scenario, scenario, stream_step, turn};
+use support::{need_lab, run_file, run_scenario, run_settled, scenario, settled, stream_step, turn};
 
 const FAST: &str = "rate = \"200Mbit/s\"\nrtt = \"10ms\"\nqueue = { bytes = \"1MiB\" }";
 
@@ -27,7 +27,7 @@ fn the_quickstart_passes_in_its_short_form() {
     let _turn = turn();
     let out = tempfile::tempdir().unwrap();
     let file = support::repository().join("scenarios/quickstart.toml");
-    let (status, summary, ran) = run_file(&file, out.path(), &["--short"]);
+    let (status, summary, ran) = settled(|| run_file(&file, out.path(), &["--short"]));
     assert_eq!(summary["verdict"], "pass", "{summary:#}\n{}", ran.stderr);
     assert_eq!(status, 0);
     assert!(summary["criteria"].as_array().unwrap().len() >= 6);
@@ -62,9 +62,9 @@ fn a_bound_out_of_reach_fails_with_status_1() {
     need_lab();
     let _turn = turn();
     let text = scenario(FAST, &(stream_step("") + &bound("at_least = \"10Gbit/s\"")));
-    let (status, summary, _) = run_scenario(&text, &[]);
+    let (status, summary, _) = run_settled(&text, &[]);
     assert_eq!((status, summary["verdict"].as_str()), (1, Some("fail")), "{summary:#}");
-    let (status, summary, _) = run_scenario(&text.replace("10Gbit/s\"\n", "100Mbit/s\"\n"), &[]);
+    let (status, summary, _) = run_settled(&text.replace("10Gbit/s\"\n", "100Mbit/s\"\n"), &[]);
     assert_eq!((status, summary["verdict"].as_str()), (0, Some("pass")), "{summary:#}");
 }
 
@@ -74,8 +74,8 @@ fn loss_is_named_where_there_is_loss_and_the_link_where_there_is_none() {
     let _turn = turn();
     let lossy = format!("{FAST}\nforward = {{ loss = \"1%\" }}");
     let step = stream_step("tcp = { congestion = \"reno\" }");
-    let with = run_scenario(&scenario(&lossy, &step), &[]).1;
-    let without = run_scenario(&scenario(FAST, &step), &[]).1;
+    let with = run_settled(&scenario(&lossy, &step), &[]).1;
+    let without = run_settled(&scenario(FAST, &step), &[]).1;
     assert_eq!(
         (factor(&with), factor(&without)),
         ("loss".to_owned(), "link-rate".to_owned()),
@@ -88,8 +88,8 @@ fn loss_is_named_where_there_is_loss_and_the_link_where_there_is_none() {
 fn a_small_window_is_named_and_bounds_the_rate_by_the_round_trip() {
     need_lab();
     let _turn = turn();
-    let (_, with, _) = run_scenario(&scenario(FAST, &stream_step("tcp = { window = \"64KiB\" }")), &[]);
-    let (_, without, _) = run_scenario(&scenario(FAST, &stream_step("")), &[]);
+    let (_, with, _) = run_settled(&scenario(FAST, &stream_step("tcp = { window = \"64KiB\" }")), &[]);
+    let (_, without, _) = run_settled(&scenario(FAST, &stream_step("")), &[]);
     assert_eq!(factor(&with), "receive-window", "{with:#}");
     assert_eq!(factor(&without), "link-rate", "{without:#}");
     let bound = 65_536.0 * 8.0 / 0.010;
@@ -120,8 +120,8 @@ fn an_outage_is_seen_at_its_length_and_gone_without_it() {
     let stalled = |summary: &Value| {
         summary["points"][0]["metrics"]["stream.stalled_seconds"]["max"].as_f64().unwrap_or(-1.0)
     };
-    let (_, with, _) = run_scenario(&text, &[]);
-    let (_, without, _) = run_scenario(&text, &["--set", "fault.cut.enabled=false"]);
+    let (_, with, _) = run_settled(&text, &[]);
+    let (_, without, _) = run_settled(&text, &["--set", "fault.cut.enabled=false"]);
     assert!((0.25..1.0).contains(&stalled(&with)), "{}", stalled(&with));
     assert!((0.0..0.2).contains(&stalled(&without)), "{}", stalled(&without));
 }
@@ -131,7 +131,7 @@ fn the_same_seed_loses_the_same_and_the_latency_is_the_configured_one() {
     need_lab();
     let _turn = turn();
     let rest = "[[step]]\nname = \"ping\"\nworkload = \"latency\"\nfrom = \"left-0\"\nto = \"right-0\"\ncount = 100\n";
-    let (status, summary, ran) = run_scenario(&scenario(FAST, rest), &[]);
+    let (status, summary, ran) = run_settled(&scenario(FAST, rest), &[]);
     assert_eq!(status, 0, "{}", ran.stderr);
     let median = summary["points"][0]["metrics"]["latency.round_trip_seconds"]["median"].as_f64().unwrap();
     // 10 ms, four access passes of 20 µs, and what two kernels and the fabric add.

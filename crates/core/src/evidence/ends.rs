@@ -63,14 +63,26 @@ pub(super) fn source_application(facts: &Facts) -> Option<LimitingFactor> {
 // Spec: evidence.md#ends-3
 pub(super) fn send_buffer(facts: &Facts) -> Option<LimitingFactor> {
     let transport = facts.transport?;
-    let share = transport.of_busy(transport.send_buffer_limited_seconds);
+    let counted = transport.of_busy(transport.send_buffer_limited_seconds);
+    // The kernel counts that time only while nothing at all is left to send, and the last part of a segment, which waits for the
+    // rest of it, hides it. It calls its rate limited by the application then; where the program neither waited for its
+    // source nor for a core, it was the buffer that took no more.
+    let (ran, waited) = (transport.sender_thread_busy_ratio, transport.sender_thread_wait_ratio);
+    let program_kept_up = transport.of_observed(transport.source_waiting_seconds) < CLOSED_AT_TIMES
+        && !starved(ran, waited)
+        && transport.of_busy(transport.receive_window_limited_seconds) < CLOSED_AT_TIMES;
+    let ran_dry = transport.of_observed(transport.application_limited_seconds);
+    let (share, line) = if counted >= MOST || !program_kept_up {
+        let line = "senders had sent all their buffer holds and waited for acknowledgements";
+        (counted, format!("{line} {} of their busy time", percent(counted)))
+    } else {
+        let line = "TCP had no whole segment left to send";
+        (ran_dry, format!("{line} {} of the time, though the program always had data", percent(ran_dry)))
+    };
     if share < MOST {
         return None;
     }
-    let mut evidence = vec![format!(
-        "senders had sent all their buffer holds and waited for acknowledgements {} of their busy time",
-        percent(share)
-    )];
+    let mut evidence = vec![line];
     if let Some(bytes) = transport.in_flight_bytes() {
         evidence.push(format!(
             "{} in flight a flow over a round trip of {}: more needs a larger send buffer",
