@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::process::{Child, Command};
 use std::time::Duration;
 use support::{
-    children_of, eventually, finish_within, need_lab, ran, run_settled, scenario, start, stream_step, turn,
-    weir,
+    children_of, eventually, finish_within, need_lab, ran, run_settled, scenario, settled, start,
+    stream_step, turn, weir,
 };
 
 const FAST: &str = "rate = \"200Mbit/s\"\nrtt = \"10ms\"\nqueue = { bytes = \"1MiB\" }";
@@ -104,24 +104,12 @@ fn of_starved(host: usize) -> (String, Value) {
     (factor(&summary), summary)
 }
 
-/// As `of_starved`, made again while the machine is in the way.
-fn settled_starved(host: usize) -> (String, Value) {
-    for _ in 0..3 {
-        let result = of_starved(host);
-        if result.0 != "emulator-limited" {
-            return result;
-        }
-        eprintln!("made again, because the machine was in the way: {}", evidence(&result.1));
-    }
-    of_starved(host)
-}
-
 // Spec: evidence.md#ends-6
 #[test]
 fn a_sender_whose_core_another_program_has_is_named() {
     need_lab();
     let _turn = turn();
-    let (name, summary) = settled_starved(0);
+    let (name, summary) = settled(|| of_starved(0), |(_, summary)| summary);
     assert_eq!(name, "sender-cpu", "{summary:#}");
     assert!(evidence(&summary).contains("other programs had the core"), "{summary:#}");
 }
@@ -131,7 +119,7 @@ fn a_sender_whose_core_another_program_has_is_named() {
 fn a_receiver_whose_core_another_program_has_is_named() {
     need_lab();
     let _turn = turn();
-    let (name, summary) = settled_starved(1);
+    let (name, summary) = settled(|| of_starved(1), |(_, summary)| summary);
     assert_eq!(name, "receiver-cpu", "{summary:#}");
 }
 

@@ -27,7 +27,8 @@ fn every_template_passes_the_check_and_its_own_criteria() {
         assert!(text.contains(&format!("name   = \"{name}\"")) && !text.contains("NAME"), "{text}");
         let checked = run(&["check", file.to_str().unwrap()]);
         assert_eq!(checked.status, 0, "{}", checked.stderr);
-        let (status, summary, _) = support::settled(|| run_file(&file, folder.path(), &[]));
+        let (status, summary, _) =
+            support::settled(|| run_file(&file, folder.path(), &[]), |(_, summary, _)| summary);
         assert_eq!(status, 0, "{template}: {summary:#}");
         assert_eq!(summary["scenario"], name);
     }

@@ -13,7 +13,7 @@ fn run(text: &str) -> (i32, Value, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
     fs::write(&file, text).unwrap();
-    let (status, summary, _) = settled(|| run_file(&file, folder.path(), &[]));
+    let (status, summary, _) = settled(|| run_file(&file, folder.path(), &[]), |(_, summary, _)| summary);
     let results = summary["results"].as_str().unwrap();
     let timeline = fs::read_to_string(Path::new(results).join("timeline.jsonl")).unwrap();
     let events = timeline.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -27,7 +27,8 @@ fn the_quickstart_passes_in_its_short_form() {
     let _turn = turn();
     let out = tempfile::tempdir().unwrap();
     let file = support::repository().join("scenarios/quickstart.toml");
-    let (status, summary, ran) = settled(|| run_file(&file, out.path(), &["--short"]));
+    let (status, summary, ran) =
+        settled(|| run_file(&file, out.path(), &["--short"]), |(_, summary, _)| summary);
     assert_eq!(summary["verdict"], "pass", "{summary:#}\n{}", ran.stderr);
     assert_eq!(status, 0);
     assert!(summary["criteria"].as_array().unwrap().len() >= 6);

@@ -90,14 +90,14 @@ pub fn run_scenario(text: &str, more: &[&str]) -> (i32, Value, Ran) {
 /// As `run_scenario`, for claims about what the lab does when the machine lets it: a run that says of itself that it is
 /// emulator-limited proves nothing either way and is made again, aloud, three times at most. What is returned last stands.
 pub fn run_settled(text: &str, more: &[&str]) -> (i32, Value, Ran) {
-    settled(|| run_scenario(text, more))
+    settled(|| run_scenario(text, more), |(_, summary, _)| summary)
 }
 
-/// As `run_settled`, for any way to get a summary.
-pub fn settled(mut run: impl FnMut() -> (i32, Value, Ran)) -> (i32, Value, Ran) {
+/// As `run_settled`, for any way to get a summary; `summary` finds it in what `run` gives.
+pub fn settled<T>(mut run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
     for _ in 0..3 {
         let result = run();
-        let points = result.1["points"].as_array().map_or(&[][..], Vec::as_slice);
+        let points = summary(&result)["points"].as_array().map_or(&[][..], Vec::as_slice);
         let limited = points.iter().filter(|point| point["limiting_factor"]["name"] == "emulator-limited");
         let reasons: Vec<String> =
             limited.map(|point| point["limiting_factor"]["evidence"].to_string()).collect();
