@@ -3,22 +3,13 @@
 mod support;
 
 use std::time::Duration;
-use support::lab::NamedLab;
+use support::lab::{NamedLab, two_sites};
 use support::{finish_within, need_lab, ran, start, turn, weir};
 
 /// left - one - two - right, 2 ms one way each link; what the link between the routers has is a parameter.
 fn through_two_routers(middle: &str, replies: bool) -> String {
-    format!(
+    let rest = format!(
         r#"
-[lab]
-[[lab.site]]
-name = "left"
-hosts = 1
-access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
-[[lab.site]]
-name = "right"
-hosts = 1
-access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
 [[lab.router]]
 name = "one"
 replies = {replies}
@@ -42,7 +33,8 @@ between = ["two", "right"]
 rate = "1Gbit/s"
 delay = "2ms"
 "#
-    )
+    );
+    two_sites(["", ""], &rest)
 }
 
 /// The words of the line that begins with this hop's number.
@@ -137,18 +129,7 @@ fn a_path_mtu_is_found_where_routers_answer_and_a_black_hole_where_they_do_not()
 fn fixed_routes_make_there_and_back_take_different_ways() {
     need_lab();
     let _turn = turn();
-    let text = r#"
-[lab]
-[[lab.site]]
-name = "left"
-hosts = 1
-access = { rate = "1Gbit/s", delay = "0us", mtu = 1500 }
-routes = { right = "north" }
-[[lab.site]]
-name = "right"
-hosts = 1
-access = { rate = "1Gbit/s", delay = "0us", mtu = 1500 }
-routes = { left = "south" }
+    let links = r#"
 [[lab.link]]
 name = "north"
 between = ["left", "right"]
@@ -160,7 +141,8 @@ between = ["left", "right"]
 rate = "1Gbit/s"
 delay = "5ms"
 "#;
-    let lab = NamedLab::up("t-asymmetric", text);
+    let routes = ["routes = { right = \"north\" }", "routes = { left = \"south\" }"];
+    let lab = NamedLab::up("t-asymmetric", &two_sites(routes, links));
     let capture = start(weir().args([
         "lab",
         "capture",

@@ -3,30 +3,12 @@
 mod support;
 
 use std::time::Duration;
-use support::lab::NamedLab;
+use support::lab::{NamedLab, over};
 use support::{finish_within, need_lab, ran, start, turn, weir};
 
-/// Two sites and one link with these keys.
-fn over(keys: &str) -> String {
-    format!(
-        r#"
-[lab]
-[[lab.site]]
-name = "left"
-hosts = 1
-access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
-[[lab.site]]
-name = "right"
-hosts = 1
-access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
-[[lab.link]]
-name = "wan"
-between = ["left", "right"]
-rate = "1Gbit/s"
-delay = "2ms"
-{keys}
-"#
-    )
+/// The link that is misused here, with these keys.
+fn wire(keys: &str) -> String {
+    over(&format!("rate = \"1Gbit/s\"\ndelay = \"2ms\"\n{keys}"))
 }
 
 /// Sequence numbers of the echoes, in the order of their arrival.
@@ -47,12 +29,12 @@ fn a_link_that_reorders_lets_echoes_overtake_each_other_and_one_that_does_not_ke
     need_lab();
     let _turn = turn();
     let ping = ["ping", "-c", "300", "-i", "0.002", "-W", "1", "right-0"];
-    let steady = NamedLab::up("t-steady", &over("jitter = \"10ms\""));
+    let steady = NamedLab::up("t-steady", &wire("jitter = \"10ms\""));
     let seen = arrivals(&steady.exec("left-0", &ping).stdout);
     assert_eq!(seen.len(), 300);
     assert!(seen.is_sorted(), "jitter alone keeps the order: {seen:?}");
     drop(steady);
-    let lab = NamedLab::up("t-reorder", &over("forward = { reorder = { share = 0.3, by = \"20ms\" } }"));
+    let lab = NamedLab::up("t-reorder", &wire("forward = { reorder = { share = 0.3, by = \"20ms\" } }"));
     let seen = arrivals(&lab.exec("left-0", &ping).stdout);
     assert_eq!(seen.len(), 300);
     // Of 300 a share of 0.3 was late by ten others; sd = √(300·0.3·0.7) ≈ 8.
@@ -65,7 +47,7 @@ fn bursty_loss_loses_as_much_as_it_says_and_in_bursts() {
     need_lab();
     let _turn = turn();
     let lab =
-        NamedLab::up("t-burst", &over("forward = { burst_loss = { bad = 0.1, length = 8, loss = 1.0 } }"));
+        NamedLab::up("t-burst", &wire("forward = { burst_loss = { bad = 0.1, length = 8, loss = 1.0 } }"));
     let ping = lab.exec("left-0", &["ping", "-c", "4000", "-i", "0.002", "-W", "1", "right-0"]);
     let seen: std::collections::BTreeSet<u32> = arrivals(&ping.stdout).into_iter().collect();
     let lost: Vec<u32> = (1..=4000).filter(|number| !seen.contains(number)).collect();
@@ -104,7 +86,7 @@ print(hashlib.sha256(data).hexdigest())
 fn what_a_wire_corrupts_is_caught_by_the_receivers_kernel_and_counted() {
     need_lab();
     let _turn = turn();
-    let lab = NamedLab::up("t-corrupt", &over("forward = { corrupt = \"1%\" }"));
+    let lab = NamedLab::up("t-corrupt", &wire("forward = { corrupt = \"1%\" }"));
     // The same random bytes at both ends, and the digest of what arrived.
     let server = start(weir().args([
         "lab",

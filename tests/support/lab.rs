@@ -3,6 +3,33 @@
 use super::{Ran, run};
 use std::fs;
 
+/// A lab of the sites `left` and `right` with a host each, and `rest`, which says what lies between them. `keys` are further
+/// ones of the one and of the other site.
+pub fn two_sites(keys: [&str; 2], rest: &str) -> String {
+    let [left, right] = keys;
+    format!(
+        r#"
+[lab]
+[[lab.site]]
+name = "left"
+hosts = 1
+access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
+{left}
+[[lab.site]]
+name = "right"
+hosts = 1
+access = {{ rate = "1Gbit/s", delay = "20us", mtu = 1500 }}
+{right}
+{rest}
+"#
+    )
+}
+
+/// Two sites and one link, `wan`, with these keys.
+pub fn over(keys: &str) -> String {
+    two_sites(["", ""], &format!("[[lab.link]]\nname = \"wan\"\nbetween = [\"left\", \"right\"]\n{keys}"))
+}
+
 /// A lab under this name, taken down at the end.
 pub struct NamedLab(pub &'static str);
 
