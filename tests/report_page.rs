@@ -20,6 +20,11 @@ fn drawn(folder: &str, directory: &tempfile::TempDir) -> PathBuf {
     page
 }
 
+/// What the sweep of the rich folder is made to measure, in bit/s: straight up to 24 streams, and then hardly more.
+fn bent(streams: i64) -> f64 {
+    20e6 + 30e6 * streams.min(24) as f64 + 0.5e6 * (streams - 24).max(0) as f64
+}
+
 /// A kept folder made into one with everything that a drawing must find room for: a switch and a router without answers between the
 /// sites, impairments and disciplines on links, an auxiliary network, a sweep with published figures, and a fault whose parts
 /// strike at phases of their own.
@@ -61,7 +66,29 @@ fn rich(directory: &tempfile::TempDir) -> String {
         let mut point = summary["points"][1].clone();
         (point["id"], point["step"], point["parameters"]) =
             (json!(id), json!("many"), json!({"streams": streams}));
+        let measured = &mut point["metrics"]["stream.total_goodput_bits_per_second"];
+        measured["mean"] = json!(bent(streams));
+        measured["ci95"] = json!([bent(streams) * 0.98, bent(streams) * 1.02]);
         summary["points"].as_array_mut().unwrap().push(point);
+    }
+    for (kind, over, value, ci95, unit) in
+        [("slope", [1, 12], 30e6, [29.1e6, 30.8e6], "bit/s"), ("knee", [1, 128], 24.0, [22.5, 26.1], "1")]
+    {
+        let corner = |streams: i64| json!([streams, bent(streams)]);
+        let mut corners = vec![corner(over[0]), corner(over[1])];
+        if kind == "knee" {
+            corners.insert(1, corner(24));
+        }
+        let fit = json!({
+            "kind": kind, "metric": "stream.total_goodput_bits_per_second", "statistic": "mean", "x": "streams", "x_unit": "1",
+            "y_unit": "bit/s", "points": [{"point": "many/streams=1", "x": 1, "y": bent(1)}, {"point": "many/streams=2", "x": 2, "y": bent(2)}],
+            "corners": corners, "value": value, "ci95": ci95
+        });
+        let criterion = json!({
+            "text": format!("the {kind} of goodput over streams"), "metric": "stream.total_goodput_bits_per_second", "unit": unit,
+            "bound": {"at_least": 1.0}, "value": value, "ci95": ci95, "verdict": "pass", "why": "", "fits": [fit]
+        });
+        summary["criteria"].as_array_mut().unwrap().push(criterion);
     }
     summary["scale"] = json!({"rate": 10, "size": 10});
     fs::write(run.join("plan.json"), plan.to_string()).unwrap();
@@ -122,6 +149,8 @@ fn the_report_lies_well_on_wide_and_narrow_screens_and_on_paper_and_asks_for_not
                     "Strips of swap, from the top",
                     "auxiliary network",
                     "scaled rate 1:10",
+                    "slope of “the slope of goodput over streams”, least squares",
+                    "y = 20 Mbit/s + 30 Mbit/s · streams up to streams = 24, then y = 728 Mbit/s + 500 kbit/s · streams",
                 ] {
                     assert!(text.contains(expected), "{expected}: {text}");
                 }
@@ -134,6 +163,7 @@ fn the_report_lies_well_on_wide_and_narrow_screens_and_on_paper_and_asks_for_not
                     "4 MiB shared by its ports",
                     "CoDel 5 ms",
                     "bursty loss 0.5 %",
+                    "knee 24",
                 ] {
                     assert!(labels.contains(expected), "{expected}: {labels}");
                 }

@@ -8,7 +8,7 @@ mod why;
 pub use summary::{summarise_rows, summarise_run};
 
 use crate::metric::{Metric, Scope};
-use crate::record::{CriterionResult, Factor, Observed, Row, TrialRecord, Verdict};
+use crate::record::{CriterionResult, Factor, FitResult, Observed, Row, TrialRecord, Verdict};
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
 use crate::scenario::plan::{Bound, Criterion, Fit, FitValue, Plan, Reference};
@@ -87,6 +87,8 @@ struct Outcome {
     value: Option<serde_json::Value>,
     uncertainty: Uncertainty,
     why: String,
+    /// The line drawn, of a criterion with a fit.
+    fit: Option<FitResult>,
 }
 
 impl Outcome {
@@ -97,6 +99,7 @@ impl Outcome {
             value: None,
             uncertainty: Uncertainty::default(),
             why,
+            fit: None,
         }
     }
 }
@@ -131,6 +134,7 @@ impl Judge<'_> {
                 outcomes.extend(self.at_point(*point).into_iter().map(|outcome| (*point, outcome)));
             }
         }
+        let fits = outcomes.iter_mut().filter_map(|(_, outcome)| outcome.fit.take()).collect();
         let count = outcomes.len();
         // The first of the worst, in the order of the points.
         let worst = outcomes.into_iter().reduce(|worst, next| {
@@ -162,6 +166,7 @@ impl Judge<'_> {
             verdict: outcome.verdict,
             why,
             points: points.iter().map(|point| self.id(*point).to_owned()).collect(),
+            fits,
         }
     }
 
@@ -365,6 +370,7 @@ impl Judge<'_> {
             value: Some(value.into()),
             uncertainty,
             why: sentence.text(holds),
+            fit: None,
         })
     }
 
@@ -498,6 +504,7 @@ fn limiting_factor(expected: &str, share: Option<f64>, valid: &[&TrialRecord]) -
             valid.len(),
             found.name()
         ),
+        fit: None,
     }
 }
 
@@ -516,6 +523,7 @@ fn limiting_share(expected: &str, share: f64, valid: &[&TrialRecord]) -> Outcome
             valid.len(),
             human(share * 100.0, "%")
         ),
+        fit: None,
     }
 }
 

@@ -310,6 +310,48 @@ pub struct CriterionResult {
     /// Points it was judged on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<String>,
+    /// The lines that a criterion with a fit drew, one for each line of points (and entity).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fits: Vec<FitResult>,
+}
+
+/// A straight or once bent line through measured points.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FitResult {
+    pub kind: FitKind,
+    /// The metric as points list it, `metric` or `metric@entity`.
+    pub metric: String,
+    /// What of the metric the line goes through: `mean`, `median`, `p99`, …
+    pub statistic: String,
+    /// The parameter along the line.
+    pub x: String,
+    /// Base units of the parameter and of what the line goes through.
+    pub x_unit: String,
+    pub y_unit: String,
+    /// What it was drawn through, in order of `x`.
+    pub points: Vec<FitPoint>,
+    /// Where the line begins, bends and ends, each `[x, y]`: two corners, three where it has a knee.
+    pub corners: Vec<[f64; 2]>,
+    /// The slope in `y_unit` for each `x_unit`, or the `x` of the knee.
+    pub value: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FitKind {
+    Slope,
+    Knee,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FitPoint {
+    pub point: String,
+    pub x: f64,
+    pub y: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,9 +22,41 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     Some(Line { at_zero, slope, residual })
 }
 
-/// Slope of the ordinary least-squares line through `points`, each `(x, y)`; `None` unless two of them differ in `x`.
-pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
-    line(points).map(|line| line.slope).filter(|slope| slope.is_finite())
+/// What least squares drew through points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The slope, or the `x` of the knee.
+    pub value: f64,
+    /// Where the drawn line begins, bends and ends, each `[x, y]` in order of `x`: two, or three with the knee in the middle.
+    pub corners: Vec<[f64; 2]>,
+}
+
+impl Fitted {
+    /// `None` where rounding or overflow left something that is no number.
+    fn finite(self) -> Option<Fitted> {
+        let finite = self.value.is_finite() && self.corners.iter().flatten().all(|number| number.is_finite());
+        finite.then_some(self)
+    }
+}
+
+/// The ordinary least-squares line through `points`, each `(x, y)`; `None` unless two of them differ in `x`.
+pub fn slope(points: &[(f64, f64)]) -> Option<Fitted> {
+    let line = line(points)?;
+    let least = points.iter().map(|point| point.0).fold(f64::INFINITY, f64::min);
+    let most = points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
+    let corner = |x: f64| [x, line.at_zero + line.slope * x];
+    Fitted { value: line.slope, corners: vec![corner(least), corner(most)] }.finite()
+}
+
+/// Two lines that meet.
+#[derive(Clone, Copy, Debug)]
+struct Bent {
+    residual: f64,
+    /// Where they meet.
+    at: f64,
+    level: f64,
+    before: f64,
+    after: f64,
 }
 
 /// The `x` at which the slope changes: of all pairs of straight lines that meet, the pair with the least sum of squares, the
@@ -33,7 +65,7 @@ pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
 ///
 /// - Shape: points in any order. `None` for fewer than four different `x`, or where two lines fit no better than one.
 /// - Source: Hudson, Journal of the American Statistical Association 61(316), 1966, for the joined two-line model.
-pub fn knee(points: &[(f64, f64)]) -> Option<f64> {
+pub fn knee(points: &[(f64, f64)]) -> Option<Fitted> {
     let mut points = points.to_vec();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut different: Vec<f64> = points.iter().map(|point| point.0).collect();
@@ -42,10 +74,10 @@ pub fn knee(points: &[(f64, f64)]) -> Option<f64> {
         return None;
     }
     let whole = line(&points)?;
-    let mut best: Option<(f64, f64)> = None;
-    let mut consider = |residual: f64, at: f64| {
-        if best.is_none_or(|(least, _)| residual < least) {
-            best = Some((residual, at));
+    let mut best: Option<Bent> = None;
+    let mut consider = |bent: Bent| {
+        if best.is_none_or(|best| bent.residual < best.residual) {
+            best = Some(bent);
         }
     };
     for pair in different.windows(2).skip(1).take(different.len() - 3) {
@@ -53,22 +85,37 @@ pub fn knee(points: &[(f64, f64)]) -> Option<f64> {
         let (Some(left), Some(right)) = (line(&points[..split]), line(&points[split..])) else { continue };
         let meet = (right.at_zero - left.at_zero) / (left.slope - right.slope);
         if meet.is_finite() && (pair[0]..=pair[1]).contains(&meet) {
-            consider(left.residual + right.residual, meet);
+            consider(Bent {
+                residual: left.residual + right.residual,
+                at: meet,
+                level: left.at_zero + left.slope * meet,
+                before: left.slope,
+                after: right.slope,
+            });
         }
     }
     for at in &different[1..different.len() - 1] {
-        if let Some(residual) = joined_at(&points, *at) {
-            consider(residual, *at);
+        if let Some(bent) = joined_at(&points, *at) {
+            consider(bent);
         }
     }
     // What is left of one line only by rounding is no reason for two.
     let scale: f64 = points.iter().map(|(_, y)| y * y).sum();
-    let (residual, at) = best?;
-    (whole.residual > scale * 1e-18 && residual < whole.residual * (1.0 - 1e-9)).then_some(at)
+    let bent = best?;
+    if !(whole.residual > scale * 1e-18 && bent.residual < whole.residual * (1.0 - 1e-9)) {
+        return None;
+    }
+    let (first, last) = (different.first()?, different.last()?);
+    let corners = vec![
+        [*first, bent.level + bent.before * (first - bent.at)],
+        [bent.at, bent.level],
+        [*last, bent.level + bent.after * (last - bent.at)],
+    ];
+    Fitted { value: bent.at, corners }.finite()
 }
 
-/// Sum of squares left by the best two lines that meet at `knot`: least squares over 1, x and max(0, x − knot).
-fn joined_at(points: &[(f64, f64)], knot: f64) -> Option<f64> {
+/// The best two lines that meet at `knot`: least squares over 1, x and max(0, x − knot).
+fn joined_at(points: &[(f64, f64)], knot: f64) -> Option<Bent> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
     let mean_h = points.iter().map(|point| (point.0 - knot).max(0.0)).sum::<f64>() / count;
@@ -85,7 +132,13 @@ fn joined_at(points: &[(f64, f64)], knot: f64) -> Option<f64> {
     let (slope, change) = ((xy * hh - hy * xh) / determinant, (hy * xx - xy * xh) / determinant);
     let left =
         |(x, y): &(f64, f64)| (y - mean_y) - slope * (x - mean_x) - change * ((x - knot).max(0.0) - mean_h);
-    Some(points.iter().map(|point| left(point).powi(2)).sum())
+    Some(Bent {
+        residual: points.iter().map(|point| left(point).powi(2)).sum(),
+        at: knot,
+        level: mean_y + slope * (knot - mean_x) - change * mean_h,
+        before: slope,
+        after: slope + change,
+    })
 }
 
 #[cfg(test)]
@@ -99,9 +152,10 @@ mod tests {
 
     #[test]
     fn the_slope_of_a_line_is_found_and_a_single_x_has_none() {
-        assert_eq!(slope(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]), Some(2.0));
+        let exact = Fitted { value: 2.0, corners: vec![[1.0, 3.0], [4.0, 9.0]] };
+        assert_eq!(slope(&[(2.0, 5.0), (1.0, 3.0), (4.0, 9.0)]), Some(exact));
         let noisy = slope(&[(1.0, 1.1), (2.0, 1.9), (3.0, 3.1), (4.0, 3.9)]).unwrap();
-        assert!((noisy - 0.96).abs() < 1e-12, "{noisy}");
+        assert!((noisy.value - 0.96).abs() < 1e-12, "{noisy:?}");
         assert_eq!(slope(&[(1.0, 3.0), (1.0, 5.0)]), None);
         assert_eq!(slope(&[]), None);
     }
@@ -109,7 +163,7 @@ mod tests {
     // Spec: judging.md#fit-2
     #[test]
     fn the_knee_is_where_the_slope_changes_on_a_point_or_between_two() {
-        let knee_of = |points: &[(f64, f64)]| (knee(points).unwrap() * 1e6).round() / 1e6;
+        let knee_of = |points: &[(f64, f64)]| (knee(points).unwrap().value * 1e6).round() / 1e6;
         assert_eq!(knee_of(&bent(1..=16, 10.0, 0.099, 0.0)), 10.0);
         assert_eq!(knee_of(&bent(1..=16, 10.4, 0.099, 0.01)), 10.4);
         assert_eq!(knee_of(&bent([1, 4, 9, 10, 12, 16].into_iter(), 10.0, 0.099, 0.0)), 10.0);
@@ -117,6 +171,18 @@ mod tests {
         let mut shuffled = bent(1..=16, 6.0, 1.0, 3.0);
         shuffled.reverse();
         assert_eq!(knee_of(&shuffled), 6.0);
+    }
+
+    #[test]
+    fn the_line_drawn_bends_at_the_knee_and_runs_through_points_that_lie_on_it() {
+        for (at, before, after) in [(10.0, 0.099, 0.0), (10.4, 0.099, 0.01), (3.0, -2.0, 5.0)] {
+            let points = bent(1..=16, at, before, after);
+            let corners: Vec<[f64; 2]> = knee(&points).unwrap().corners;
+            let expected = [[1.0, points[0].1], [at, before * at], [16.0, points[15].1]];
+            for (corner, expected) in corners.iter().flatten().zip(expected.iter().flatten()) {
+                assert!((corner - expected).abs() < 1e-9, "{corners:?} instead of {expected:?}");
+            }
+        }
     }
 
     #[test]
@@ -130,8 +196,9 @@ mod tests {
         #[test]
         fn a_knee_lies_within_its_points(ys in prop::collection::vec(-1e3..1e3f64, 4..20)) {
             let points: Vec<(f64, f64)> = ys.iter().enumerate().map(|(x, y)| (x as f64, *y)).collect();
-            if let Some(at) = knee(&points) {
+            if let Some(Fitted { value: at, corners }) = knee(&points) {
                 prop_assert!(at >= 0.0 && at <= (ys.len() - 1) as f64);
+                prop_assert!(corners.len() == 3 && corners[1][0] == at);
             }
             prop_assert!(slope(&points).is_some());
         }

@@ -4,7 +4,9 @@ mod common;
 
 use common::*;
 use weir_core::judge::{judge, summarise_run};
-use weir_core::record::{CriterionResult, Factor, LimitingFactor, Observed, Row, TrialRecord, Verdict};
+use weir_core::record::{
+    CriterionResult, Factor, FitKind, LimitingFactor, Observed, Row, TrialRecord, Verdict,
+};
 
 const HEAD: &str = r#"
 [scenario]
@@ -380,6 +382,25 @@ fn a_slope_is_judged_with_the_interval_of_lines_through_resampled_trials() {
     let [low, high] = result.ci95.unwrap();
     assert!(low < 10.2 && high > 10.2 && low >= 10.0 && high <= 10.4, "{low} {high}");
     assert!(result.why.contains("the slope over streams from 1 to 4"), "{}", result.why);
+    let [fit_drawn] = result.fits.as_slice() else { panic!("{:?}", result.fits) };
+    assert_eq!(
+        (fit_drawn.kind, fit_drawn.metric.as_str(), fit_drawn.x.as_str()),
+        (FitKind::Slope, TOTAL, "streams")
+    );
+    assert_eq!((fit_drawn.value, fit_drawn.ci95), (value, result.ci95));
+    let through: Vec<(&str, f64, f64)> =
+        fit_drawn.points.iter().map(|it| (it.point.as_str(), it.x, (it.y * 1e6).round() / 1e6)).collect();
+    assert_eq!(
+        through,
+        [
+            ("x/streams=1", 1.0, 10.2),
+            ("x/streams=2", 2.0, 20.4),
+            ("x/streams=3", 3.0, 30.6),
+            ("x/streams=4", 4.0, 40.8)
+        ]
+    );
+    let corners: Vec<f64> = fit_drawn.corners.iter().flatten().map(|it| (it * 1e6).round() / 1e6).collect();
+    assert_eq!(corners, [1.0, 10.2, 4.0, 40.8]);
     let (few, _) = judged(&of_six(fit), &line(bent, 3));
     let [low, high] = few.range.unwrap();
     assert!((low - 10.0).abs() < 1e-9 && (high - 10.2).abs() < 1e-9 && few.ci95.is_none(), "{low} {high}");
@@ -393,8 +414,11 @@ fn a_knee_is_judged_in_the_unit_of_its_parameter() {
     let fit = "fit = { x = \"streams\", over = [1, 6], value = \"knee\" }\nbetween = [2.5, 3.5]";
     let (result, _) = judged(&of_six(fit), &line(|x, _| 100.0 * x.min(3.0), 5));
     assert_eq!((result.verdict, result.unit.as_deref()), (Verdict::Pass, Some("1")));
+    let corners: Vec<f64> = result.fits[0].corners.iter().flatten().map(|it| it.round()).collect();
+    assert_eq!((result.fits[0].kind, corners), (FitKind::Knee, vec![1.0, 100.0, 3.0, 300.0, 6.0, 300.0]));
+    assert_eq!((result.fits[0].x_unit.as_str(), result.fits[0].y_unit.as_str()), ("1", "bit/s"));
     let straight = judged(&of_six(fit), &line(|x, _| 100.0 * x, 5)).0;
-    assert_eq!(straight.verdict, Verdict::Inconclusive);
+    assert_eq!((straight.verdict, straight.fits.len()), (Verdict::Inconclusive, 0));
     assert!(straight.why.contains("there is no knee"), "{}", straight.why);
     let mut gone = line(|x, _| 100.0 * x.min(3.0), 5);
     gone.retain(|record| record.point != "x/streams=2");

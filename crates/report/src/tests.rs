@@ -555,7 +555,8 @@ fn a_summary_with_a_wrong_type_or_without_a_required_field_breaks_the_schema() {
     let whole = serde_json::to_value(sample::failing_summary()).unwrap();
     let mut all = Vec::new();
     places(&whole, String::new(), &mut all);
-    let optional = ["origin", "scale", "results", "metric", "unit", "value", "ci95", "range", "points"];
+    let optional =
+        ["origin", "scale", "results", "metric", "unit", "value", "ci95", "range", "points", "fits"];
     let (mut mistyped, mut lacking) = (0, 0);
     for place in &all {
         let (parent, key) = place.rsplit_once('/').unwrap();

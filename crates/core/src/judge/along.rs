@@ -2,7 +2,9 @@
 
 use super::{Judge, Outcome, holds, margin, why};
 use crate::metric::Metric;
-use crate::regression::{knee, slope};
+use crate::record::{FitKind, FitPoint, FitResult};
+use crate::regression::{Fitted, knee, slope};
+use crate::scenario::criterion_unit;
 use crate::scenario::plan::{Fit, FitValue};
 use crate::scenario::select::PointIndex;
 use crate::statistics::{INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, range};
@@ -52,20 +54,21 @@ impl Judge<'_> {
             let id = self.id(*point);
             pools.push((*x, self.pool(id, metric, entity, &self.evidence.valid(id))?));
         }
-        let through = |y: &mut dyn FnMut(&Pool) -> Option<f64>| {
-            let points: Option<Vec<(f64, f64)>> =
-                pools.iter().map(|(x, pool)| Some((*x, y(pool)?))).collect();
-            match fit.value {
-                FitValue::Slope => slope(&points?),
-                FitValue::Knee => knee(&points?),
-            }
+        let values = |y: &mut dyn FnMut(&Pool) -> Option<f64>| -> Option<Vec<(f64, f64)>> {
+            pools.iter().map(|(x, pool)| Some((*x, y(pool)?))).collect()
         };
+        let drawn = |points: &[(f64, f64)]| match fit.value {
+            FitValue::Slope => slope(points),
+            FitValue::Knee => knee(points),
+        };
+        let through = |y: &mut dyn FnMut(&Pool) -> Option<f64>| Some(drawn(&values(y)?)?.value);
         let [from, to] = fit.over;
         let name = match fit.value {
             FitValue::Slope => "slope",
             FitValue::Knee => "knee",
         };
-        let value = through(&mut |pool| pool.estimate(statistic)).ok_or_else(|| {
+        let measured = values(&mut |pool| pool.estimate(statistic)).unwrap_or_default();
+        let Fitted { value, corners } = drawn(&measured).ok_or_else(|| {
             format!("there is no {name} of {} over {} from {from} to {to}: one line fits", metric.name, fit.x)
         })?;
         let fewest = pools.iter().map(|(_, pool)| pool.trial_count()).min().unwrap_or(0);
@@ -103,6 +106,25 @@ impl Judge<'_> {
                 why::bound_text(&self.criterion.bound, unit),
                 why::trust(uncertainty, &self.criterion.bound, unit, fewest),
             ),
+            fit: Some(FitResult {
+                kind: match fit.value {
+                    FitValue::Slope => FitKind::Slope,
+                    FitValue::Knee => FitKind::Knee,
+                },
+                metric: entity
+                    .map_or_else(|| metric.name.to_owned(), |entity| format!("{}@{entity}", metric.name)),
+                statistic: self.criterion.statistic.clone(),
+                x: fit.x.clone(),
+                x_unit: fit.x_unit.to_owned(),
+                y_unit: criterion_unit(*metric, &self.criterion.statistic).to_owned(),
+                points: (line.iter().zip(&measured))
+                    .map(|((_, point), (x, y))| FitPoint { point: self.id(*point).to_owned(), x: *x, y: *y })
+                    .collect(),
+                corners,
+                value,
+                ci95: uncertainty.ci95,
+                range: uncertainty.range,
+            }),
         })
     }
 }

@@ -76,6 +76,7 @@ impl Asked<'_> {
                 why::told_apart(value, &criterion.bound, unit),
                 why::trust(uncertainty, &criterion.bound, unit, count),
             ),
+            fit: None,
         })
     }
 }

@@ -279,7 +279,7 @@ pub struct Fit {
 pub enum FitValue {
     /// Of the least-squares line, in the metric's unit for each base unit of the parameter.
     Slope,
-    /// Where two lines that meet fit better than one: `statistics::knee`; in the parameter's base unit.
+    /// Where two lines that meet fit better than one: `regression::knee`; in the parameter's base unit.
     Knee,
 }
 

@@ -3,6 +3,7 @@
 mod chart;
 mod distribution;
 mod environment;
+mod fit;
 mod points;
 mod scaling;
 mod series;

@@ -1,12 +1,13 @@
 //! Scaling curves: a metric against a swept number, with the ceiling and the spread over trials.
 
 use super::chart::{Axis, Frame, hue, path};
+use super::fit;
 use super::steps::{points, published, published_of};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameter_number, parameter_text};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_core::record::{MetricSummary, PointSummary};
+use weir_core::record::{MetricSummary, PointSummary, Summary};
 use weir_core::units::human;
 
 const FIGURES_MAX: usize = 12;
@@ -24,8 +25,9 @@ struct Mark<'a> {
     point: &'a PointSummary,
 }
 
-/// What the plan knows of the points, by point.
+/// What the plan knows of the points, by point, and the fits of the criteria.
 struct Known<'a> {
+    summary: &'a Summary,
     ceilings: BTreeMap<&'a str, f64>,
     published: BTreeMap<&'a str, &'a BTreeMap<String, f64>>,
 }
@@ -39,8 +41,11 @@ pub(crate) fn section(folder: &Folder) -> Html {
     }
     let ceilings =
         points(folder).iter().filter_map(|it| Some((it.id, it.plan?.ceiling_bits_per_second?))).collect();
-    let known = Known { ceilings, published: published(folder) };
-    let judged: BTreeSet<&str> = summary.criteria.iter().filter_map(|it| it.metric.as_deref()).collect();
+    let known = Known { summary, ceilings, published: published(folder) };
+    let mut judged: BTreeSet<&str> = summary.criteria.iter().filter_map(|it| it.metric.as_deref()).collect();
+    // A criterion names a metric of links or hosts without the entity; its fits name both.
+    let fits = summary.criteria.iter().flat_map(|it| &it.fits);
+    judged.extend(fits.map(|fit| fit.metric.as_str()));
     let mut figures = 0;
     for (step, points) in by_step {
         for parameter in swept(&points) {
@@ -122,18 +127,25 @@ fn figure<'a>(
     curves.retain(|_, marks| marks.len() >= 2);
     let all: Vec<&Mark<'_>> = curves.values().take(CURVES_MAX).flatten().collect();
     let unit = all.first()?.metric.unit.clone();
+    let on_curve = |id: &str| {
+        let mut drawn = curves.values().take(CURVES_MAX);
+        drawn.position(|marks| marks.iter().any(|mark| mark.point.id == id))
+    };
+    let (fits, fit_count) = fit::of(known.summary, metric, parameter, on_curve);
     let spread = |mark: &Mark<'_>| mark.metric.ci95.or(mark.metric.range);
     let values = all.iter().flat_map(|mark| {
         let [low, high] = spread(mark).unwrap_or([mark.metric.mean; 2]);
         let mean = mark.metric.mean;
         [mean, low, high, mark.ceiling.unwrap_or(mean), mark.published.map_or(mean, |(_, value)| value)]
     });
+    let values = values.chain(fits.iter().flat_map(fit::Drawn::heights));
     let (low, high) =
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| (low.min(it), high.max(it)));
     let least = all.iter().map(|mark| mark.x).fold(f64::INFINITY, f64::min);
     let most = all.iter().map(|mark| mark.x).fold(f64::NEG_INFINITY, f64::max);
-    // Sweeps double as often as they add: where the largest is far above the smallest the axis is logarithmic.
-    let logarithmic = least > 0.0 && most / least >= 8.0;
+    // Sweeps double as often as they add: where the largest is far above the smallest the axis is logarithmic. A line that was
+    // fitted is straight on a linear one only.
+    let logarithmic = least > 0.0 && most / least >= 8.0 && fits.is_empty();
     let at = |x: f64| if logarithmic { x.log2() } else { x };
     let pad = (at(most) - at(least)) * 0.05;
     let mut ticks: Vec<(f64, String)> = all.iter().map(|mark| (at(mark.x), mark.x_text.clone())).collect();
@@ -153,6 +165,7 @@ fn figure<'a>(
     let y = Axis::linear(low, high, &unit, 5, true)?;
     let frame = Frame::new(940.0, 270.0, x, y);
     let mut svg = frame.begin(&format!("{metric} against {parameter}, {step}"), parameter, metric);
+    put!(&mut svg, fit::lines(&frame, &fits));
     for (index, marks) in curves.values().take(CURVES_MAX).enumerate() {
         let ceilings: Vec<(f64, f64)> =
             marks.iter().filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(mark.ceiling?)))).collect();
@@ -245,7 +258,8 @@ fn figure<'a>(
     if curves.len() > CURVES_MAX {
         put!(&mut out, " ", curves.len() - CURVES_MAX, " further curves are in the table of all points.");
     }
-    put!(&mut out, "</figcaption>", table(parameter, &curves, &unit), "</figure>\n");
+    put!(&mut out, fit::caption(&fits, fit_count), "</figcaption>");
+    put!(&mut out, table(parameter, &curves, &unit, fit::table(&fits)), "</figure>\n");
     Some(out)
 }
 
@@ -271,7 +285,7 @@ fn elsewhere(frame: &Frame, marks: &[Mark<'_>], at: impl Fn(f64) -> f64, index: 
     out
 }
 
-fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) -> Html {
+fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str, fits: Html) -> Html {
     let mut out = Html::new();
     put!(
         &mut out,
@@ -323,6 +337,6 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str) 
             " rows; the table of all points has more.</p>"
         );
     }
-    put!(&mut out, "</details>");
+    put!(&mut out, fits, "</details>");
     out
 }

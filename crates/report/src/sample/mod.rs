@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::*;
+use weir_core::regression::{knee, slope};
 use weir_core::topology::*;
 use weir_core::{BitsPerSecond, Bytes};
 
@@ -217,6 +218,7 @@ fn criterion(
         verdict,
         why: why.to_owned(),
         points: vec![at.to_owned()],
+        fits: Vec::new(),
     }
 }
 
@@ -368,8 +370,46 @@ pub(crate) fn failing_summary() -> Summary {
         verdict: Verdict::Pass,
         why: String::new(),
         points: vec!["eight".to_owned()],
+        fits: Vec::new(),
     });
+    summary.criteria.push(fitted(&summary, FitKind::Slope, [1.0, 4.0], json!({"at_least": 50e6})));
+    summary.criteria.push(fitted(&summary, FitKind::Knee, [1.0, 32.0], json!({"between": [4.0, 8.0]})));
     summary
+}
+
+/// A criterion with a line that is really drawn, through the points of the sweep over streams.
+fn fitted(summary: &Summary, kind: FitKind, over: [f64; 2], bound: Value) -> CriterionResult {
+    let goodput = "stream.total_goodput_bits_per_second";
+    let on_it = |point: &&PointSummary| point.step == "many";
+    let placed = summary.points.iter().filter(on_it).filter_map(|point| {
+        let x = point.parameters["streams"].as_f64().filter(|x| (over[0]..=over[1]).contains(x))?;
+        Some(FitPoint { point: point.id.clone(), x, y: point.metrics[goodput].mean })
+    });
+    let points: Vec<FitPoint> = placed.collect();
+    let places: Vec<(f64, f64)> = points.iter().map(|it| (it.x, it.y)).collect();
+    let (name, unit, drawn) = match kind {
+        FitKind::Slope => ("every stream up to four adds its share", "bit/s", slope(&places)),
+        FitKind::Knee => ("from five or six streams on the link is full", "1", knee(&places)),
+    };
+    let drawn = drawn.expect("points that are not one line");
+    let spread = drawn.value * 0.04;
+    let inside = "the 95 % interval lies inside the bound";
+    let mut criterion =
+        criterion(name, goodput, unit, bound, drawn.value, spread, Verdict::Pass, inside, &points[0].point);
+    criterion.fits.push(FitResult {
+        kind,
+        metric: goodput.to_owned(),
+        statistic: "mean".to_owned(),
+        x: "streams".to_owned(),
+        x_unit: "1".to_owned(),
+        y_unit: "bit/s".to_owned(),
+        points,
+        corners: drawn.corners,
+        value: drawn.value,
+        ci95: criterion.ci95,
+        range: None,
+    });
+    criterion
 }
 
 /// A second configuration: four sites in a ring, and a sweep over streams.
