@@ -77,6 +77,57 @@ fn traceroute_shows_both_routers_and_the_host_at_their_distances_over_both_versi
     assert!(far.stdout.contains("ttl=62"), "{}", far.stdout);
 }
 
+/// One line of ping's for each echo that came back: `64 bytes from 10.127.0.3: icmp_seq=1 ttl=64 time=4.21 ms`.
+fn echoes(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.contains("icmp_seq=") && line.contains("time=")).collect()
+}
+
+// Spec: lab.md#lab-25
+#[test]
+fn the_routers_that_traceroute_shows_answer_pings_from_either_side_and_silent_ones_do_not() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-echo", &through_two_routers("", true));
+    for (family, target, names) in
+        [("-4", "right-0", ["one", "two"]), ("-6", "right-0.v6", ["one.v6", "two.v6"])]
+    {
+        let trace = lab.exec("left-0", &["traceroute", family, "-n", "-q", "1", "-w", "3", target]);
+        for (number, (name, least_ms)) in names.into_iter().zip([4.04, 8.04]).enumerate() {
+            let address = hop(&trace.stdout, number as u32 + 1)[1];
+            // The pattern is compared by ping: data that came back otherwise is said.
+            let ping = ["ping", family, "-c", "10", "-i", "0.05", "-s", "1000", "-p", "c0ffee"];
+            let by_address = lab.exec("left-0", &[&ping[..], &["-n", address]].concat());
+            assert_eq!(by_address.status, 0, "{}{}", by_address.stdout, by_address.stderr);
+            let echoes = echoes(&by_address.stdout);
+            let ttl = format!("ttl={}", 64 - number);
+            assert_eq!(echoes.len(), 10, "{}", by_address.stdout);
+            for echo in &echoes {
+                assert!(
+                    echo.contains(address) && echo.contains(&ttl) && echo.contains("1008 bytes"),
+                    "{echo}"
+                );
+            }
+            assert!(!by_address.stdout.contains("wrong"), "{}", by_address.stdout);
+            let ms = |echo: &&str| echo.split("time=").nth(1)?.split(' ').next()?.parse().ok();
+            let least = echoes.iter().filter_map(ms).fold(f64::INFINITY, f64::min);
+            assert!((least_ms..least_ms + 0.5).contains(&least), "{least} ms to {name}: {echoes:?}");
+            let by_name = lab.exec("left-0", &["ping", "-c", "1", "-W", "3", name]);
+            assert_eq!(by_name.status, 0, "{name}: {}{}", by_name.stdout, by_name.stderr);
+        }
+    }
+    let far_side = lab.exec("right-0", &["ping", "-c", "1", "one"]);
+    assert!(far_side.stdout.contains("ttl=63"), "one more router is on the way: {}", far_side.stdout);
+    let short = lab.exec("left-0", &["ping", "-c", "1", "-W", "3", "-t", "1", "two"]);
+    assert!(short.stdout.contains("Time to live exceeded"), "{}", short.stdout);
+    drop(lab);
+    let silent = NamedLab::up("t-echoless", &through_two_routers("", false));
+    for name in ["one", "two", "one.v6"] {
+        let ping = silent.exec("left-0", &["ping", "-c", "2", "-i", "0.1", "-W", "1", name]);
+        assert!(ping.stdout.contains("100% packet loss"), "{name}: {}", ping.stdout);
+    }
+    assert_eq!(silent.exec("left-0", &["ping", "-c", "1", "right-0"]).status, 0, "they forward all the same");
+}
+
 /// Megabits per second that iperf3 carried from left-0 to right-0 in three seconds; `None` if it did not get through.
 fn iperf(lab: &NamedLab, to: &str, name: &str) -> Option<f64> {
     let server =

@@ -9,7 +9,7 @@ use weir_core::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The run reached `host` at `planned`, in the model's time, by the interface on `packet.network()`. With `packet.answer()` it
-    /// is not the segments that the buffer holds but a router's ICMP error about one of them, of `packet.ip_bytes()` bytes.
+    /// is not the segments that the buffer holds but what a router sent about one of them, of `packet.ip_bytes()` bytes.
     Deliver { host: usize, packet: Packet, planned: Instant },
     /// The run was dropped at directed link `link`.
     Drop { packet: Packet, link: usize, reason: DropReason, at: Instant },
@@ -23,7 +23,8 @@ pub enum Action {
 pub enum DropReason {
     /// The link's queue was full.
     Queue,
-    /// Lost at random on the wire, after it was sent.
+    /// Lost at random on the wire, after it was sent; or an echo request of no use to the router that the link leads to, because
+    /// a bit was inverted or there is no way back.
     Loss,
     /// The link was cut when the segment arrived or would have left.
     Outage,

@@ -90,9 +90,9 @@ impl LinkCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     pub entered: u64,
-    /// Answers that routers sent to segments that they dropped.
+    /// Answers that routers sent to segments that they dropped, and to echo requests.
     pub answered: u64,
-    /// Answers among them.
+    /// To hosts, answers among them, and echo requests to routers.
     pub delivered: u64,
     /// Dropped at a link, all of its reasons, answered or not.
     pub dropped: u64,

@@ -79,7 +79,8 @@ impl Fabric {
     /// Takes a buffer that `host` sent at `now` by its interface on `meta.network`, after carrying out everything planned up to
     /// then.
     ///
-    /// Panics if there is no such host; a destination that does not exist is `DropReason::Unroutable`.
+    /// Panics if there is no such host; a destination that does not exist, or is a router that does not answer, is
+    /// `DropReason::Unroutable`.
     pub fn ingress(&mut self, host: usize, buffer: u32, meta: PacketMeta, now: Instant) {
         self.advance(now);
         let packet = Packet::whole(buffer, host, &meta);
@@ -99,6 +100,11 @@ impl Fabric {
                 self.out.actions.push_back(Action::Drop { packet, link, reason, at });
             }
         }
+    }
+
+    /// What `PacketMeta::to` is in an echo request to the router at `stage`, an index into `Topology::sites`.
+    pub fn router(&self, stage: usize) -> usize {
+        self.routes.router(stage)
     }
 
     /// The link by which a host sends on a network; `None` if there is no such network.
@@ -170,7 +176,7 @@ impl Fabric {
                 let planned = Instant::from_ns(at_ns);
                 self.out.actions.push_back(Action::Deliver { host, packet, planned });
             }
-            End::Site(stage) => self.forward(stage, packet, at_ns),
+            End::Site(stage) => self.forward(stage, packet, link, at_ns),
             End::AuxiliarySwitch => {
                 let first = self.auxiliary.expect("its switch is only where it is");
                 self.enter(first + 2 * packet.to() + 1, packet, at_ns);
@@ -179,9 +185,11 @@ impl Fabric {
     }
 
     #[inline]
-    fn forward(&mut self, stage: usize, packet: Packet, at_ns: u64) {
-        let next = self.routes.next(stage, packet.to());
-        let next = next.expect("a packet enters only where its whole path exists");
+    fn forward(&mut self, stage: usize, packet: Packet, by: usize, at_ns: u64) {
+        let Some(next) = self.routes.next(stage, packet.to()) else {
+            self.echo(stage, packet, by, at_ns);
+            return;
+        };
         match self.stages[stage] {
             Stage::Site | Stage::Switch => self.enter(next, packet, at_ns),
             Stage::Router { replies } => self.route(stage, next, replies, packet, at_ns),
@@ -227,6 +235,26 @@ impl Fabric {
                 self.enter(back, answer, at_ns);
             }
         }
+    }
+
+    /// The router at `stage` has been reached by link `by`, and replies to its echo requests.
+    #[cold]
+    fn echo(&mut self, stage: usize, packet: Packet, by: usize, at_ns: u64) {
+        assert_eq!(
+            packet.to(),
+            self.routes.router(stage),
+            "a packet enters only where its whole path exists"
+        );
+        let sender = packet.from().and_then(|sender| self.routes.next(stage, sender as usize));
+        // Its checksum says that a bit is wrong, as a frame's would have on the link that inverted it.
+        let back = sender.filter(|_| packet.count == 1 && packet.inverted_bit().is_none());
+        let Some(back) = back else {
+            self.links[by].lose(packet, at_ns, &mut self.out);
+            return;
+        };
+        self.out.totals.delivered += 1;
+        self.out.totals.answered += 1;
+        self.enter(back, packet.echoed(stage), at_ns);
     }
 
     #[inline]

@@ -346,6 +346,12 @@ impl Link {
         }
     }
 
+    /// What was at the far end already is of no use there: lost on the wire, as it turns out.
+    #[cold]
+    pub(crate) fn lose(&mut self, packet: Packet, now_ns: u64, out: &mut Out) {
+        self.drop(packet, DropReason::Loss, now_ns, out);
+    }
+
     #[cold]
     fn drop(&mut self, packet: Packet, reason: DropReason, now_ns: u64, out: &mut Out) {
         self.count_dropped(packet, reason, now_ns, out);

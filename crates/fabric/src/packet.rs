@@ -22,7 +22,7 @@ pub enum Network {
 /// Sizes saturate at 65,535 bytes a segment, the largest IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketMeta {
-    /// Destination, an index into `Topology::hosts`.
+    /// Destination, an index into `Topology::hosts`, or, of a single ICMP echo request to a router, `Fabric::router`.
     pub to: usize,
     pub network: Network,
     /// IP and transport header, repeated in each segment.
@@ -57,7 +57,7 @@ pub struct Packet {
     pub count: u16,
     /// Sending host, or `NOBODY`.
     from: u16,
-    /// Destination host.
+    /// Destination host, or router by its number in `Routes`.
     to: u16,
     /// IP bytes of every segment of the run but its last.
     segment_ip_bytes: u16,
@@ -80,14 +80,16 @@ enum Content {
     Segments { ports: [u16; 2] },
     TimeExceeded { stage: u16 },
     TooBig { stage: u16, mtu: u16 },
+    Echo { stage: u16 },
 }
 
-/// What a router told the sender of a segment that it did not forward.
+/// What a router sends of its own to the sender of a segment. `stage` is the router, an index into `Topology::sites`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The router, an index into `Topology::sites`.
-    pub stage: usize,
-    pub why: Refusal,
+pub enum Answer {
+    /// An ICMP error: it did not forward the segment.
+    Refused { stage: usize, why: Refusal },
+    /// The reply to an echo request to its own address, as long as the request.
+    Echo { stage: usize },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,19 +136,31 @@ impl Packet {
         let (headers_bytes, bytes_max) = if self.marks & IPV6 == 0 { (20 + 8, 576) } else { (40 + 8, 1280) };
         let stage = number(stage);
         Some(Packet {
-            from: NOBODY,
-            to: self.from,
             last_ip_bytes: self.last_ip_bytes.saturating_add(headers_bytes).min(bytes_max),
-            content: match why {
+            ..self.turned_round(match why {
                 Refusal::TimeExceeded => Content::TimeExceeded { stage },
                 Refusal::TooBig { mtu } => Content::TooBig { stage, mtu },
-            },
+            })
+        })
+    }
+
+    /// The reply of the router at `stage` to this single segment, an echo request to it.
+    pub(crate) fn echoed(self, stage: usize) -> Packet {
+        self.turned_round(Content::Echo { stage: number(stage) })
+    }
+
+    /// On its way back from a router, with what the router made of it.
+    fn turned_round(self, content: Content) -> Packet {
+        Packet {
+            from: NOBODY,
+            to: self.from,
+            content,
             hop_limit: ANSWER_HOP_LIMIT,
             protocol: Some(Protocol::Icmp),
             marks: self.marks & !ANSWERABLE,
             inverted: 0,
             ..self
-        })
+        }
     }
 
     /// IP bytes of all segments of the run.
@@ -183,8 +197,9 @@ impl Packet {
             Content::Segments { .. } => return None,
             Content::TimeExceeded { stage } => (stage, Refusal::TimeExceeded),
             Content::TooBig { stage, mtu } => (stage, Refusal::TooBig { mtu }),
+            Content::Echo { stage } => return Some(Answer::Echo { stage: usize::from(stage) }),
         };
-        Some(Answer { stage: usize::from(stage), why })
+        Some(Answer::Refused { stage: usize::from(stage), why })
     }
 
     /// Sending host; `None` of an answer.
@@ -202,7 +217,7 @@ impl Packet {
     pub(crate) fn ports(&self) -> [u16; 2] {
         match self.content {
             Content::Segments { ports } => ports,
-            Content::TimeExceeded { .. } | Content::TooBig { .. } => [0; 2],
+            Content::TimeExceeded { .. } | Content::TooBig { .. } | Content::Echo { .. } => [0; 2],
         }
     }
     #[inline]
@@ -280,7 +295,10 @@ mod tests {
         let bytes = |ipv6, payload| {
             let meta = PacketMeta { ipv6, ..meta(1, 1, payload, payload) };
             let answer = Packet::whole(9, 5, &meta).answered(3, Refusal::TooBig { mtu: 1400 }).unwrap();
-            assert_eq!(answer.answer(), Some(Answer { stage: 3, why: Refusal::TooBig { mtu: 1400 } }));
+            assert_eq!(
+                answer.answer(),
+                Some(Answer::Refused { stage: 3, why: Refusal::TooBig { mtu: 1400 } })
+            );
             assert_eq!((answer.to(), answer.from(), answer.buffer), (5, None, 9));
             assert_eq!(answer.answered(3, Refusal::TimeExceeded), None);
             answer.ip_bytes()

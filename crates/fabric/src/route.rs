@@ -12,11 +12,17 @@ const NOWHERE: u32 = u32::MAX;
 ///
 /// Fixed routes may lead in circles. Where a router is in the circle the hop limit ends them; where none is, what would get
 /// there has no path.
+///
+/// Destinations are hosts and, numbered on after them, the routers that answer. To one of these a packet is underway until it is
+/// there: at its own stage nothing is next.
 #[derive(Debug)]
 pub(crate) struct Routes {
     hosts: usize,
     /// `[stage][destination host]`
     next: Vec<u32>,
+    stages: usize,
+    /// `[stage][destination stage]`, apart from the one above, which every packet needs at each stage.
+    to_router: Vec<u32>,
 }
 
 impl Routes {
@@ -54,15 +60,34 @@ impl Routes {
                 if host.site == stage { 2 * index as u32 + 1 } else { first_links[host.site] }
             }));
         }
-        Routes { hosts, next }
+        let answers = |stage: usize| topology.sites[stage].stage == Stage::Router { replies: true };
+        let to_router = between.into_iter().flat_map(|first_links| {
+            let link_to = |(to, link)| if answers(to) { link } else { NOWHERE };
+            first_links.into_iter().enumerate().map(link_to).collect::<Vec<u32>>()
+        });
+        Routes { hosts, next, stages, to_router: to_router.collect() }
+    }
+
+    /// The destination that the router at `stage` is.
+    pub(crate) fn router(&self, stage: usize) -> usize {
+        self.hosts.saturating_add(stage)
     }
 
     #[inline]
     pub(crate) fn next(&self, stage: usize, to: usize) -> Option<usize> {
         if to >= self.hosts {
-            return None;
+            return self.next_to_router(stage, to - self.hosts);
         }
         let next = self.next[stage * self.hosts + to];
+        (next != NOWHERE).then_some(next as usize)
+    }
+
+    #[cold]
+    fn next_to_router(&self, stage: usize, router: usize) -> Option<usize> {
+        if router >= self.stages {
+            return None;
+        }
+        let next = self.to_router[stage * self.stages + router];
         (next != NOWHERE).then_some(next as usize)
     }
 }

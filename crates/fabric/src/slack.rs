@@ -9,12 +9,16 @@ use weir_core::topology::{DirectedLink, End, Stage, Topology};
 pub(crate) fn slack_ns(topology: &Topology, directed: &[DirectedLink], routes: &Routes) -> Vec<u64> {
     let last_link = LastLink::of_sites(topology);
     let sites = topology.sites.len();
-    // Any host stands for its site: all of a site's are reached over the same links but for the last.
-    let a_host: Vec<Option<usize>> =
-        (0..sites).map(|site| topology.hosts.iter().position(|host| host.site == site)).collect();
+    // Any host stands for its site: all of a site's are reached over the same links but for the last. Routers stand for themselves.
+    let destination: Vec<Option<usize>> = (0..sites)
+        .map(|site| match topology.sites[site].stage {
+            Stage::Router { replies } => replies.then(|| routes.router(site)),
+            Stage::Site | Stage::Switch => topology.hosts.iter().position(|host| host.site == site),
+        })
+        .collect();
     let between: Vec<Vec<Option<u64>>> = (0..sites)
-        .map(|to| match a_host[to] {
-            Some(host) => sums_to(to, host, sites, directed, routes),
+        .map(|to| match destination[to] {
+            Some(number) => sums_to(to, number, sites, directed, routes),
             None => vec![None; sites],
         })
         .collect();
@@ -26,8 +30,10 @@ pub(crate) fn slack_ns(topology: &Topology, directed: &[DirectedLink], routes: &
             ways.min()
         })
         .collect();
-    let answers: Vec<Vec<Option<u64>>> =
-        a_host.iter().map(|host| answers_on_the_way(*host, topology, directed, routes, &nearest)).collect();
+    let answers: Vec<Vec<Option<u64>>> = destination
+        .iter()
+        .map(|number| answers_on_the_way(*number, topology, directed, routes, &nearest))
+        .collect();
     let hosts = topology.hosts.len();
     let of_link = |index: usize, link: &DirectedLink| {
         let far = match link.to {
@@ -39,7 +45,7 @@ pub(crate) fn slack_ns(topology: &Topology, directed: &[DirectedLink], routes: &
             let sender = match index < 2 * hosts {
                 true => Some(index / 2),
                 // Only what is routed over this link, or an answer to it, is ever on it.
-                false if routes.next(near(topology, index), a_host[to]?) != Some(index) => return None,
+                false if routes.next(near(topology, index), destination[to]?) != Some(index) => return None,
                 false => None,
             };
             let delivered = between[to][far]
@@ -52,9 +58,10 @@ pub(crate) fn slack_ns(topology: &Topology, directed: &[DirectedLink], routes: &
     directed.iter().enumerate().map(|(index, link)| of_link(index, link)).collect()
 }
 
-/// Per stage the least sum of delays over a router on the way to `host` that answers, and from there to the host nearest to it.
+/// Per stage the least sum of delays over a router on the way to a destination that answers, itself included, and from there to
+/// the host nearest to it.
 fn answers_on_the_way(
-    host: Option<usize>,
+    destination: Option<usize>,
     topology: &Topology,
     directed: &[DirectedLink],
     routes: &Routes,
@@ -72,7 +79,7 @@ fn answers_on_the_way(
                 let answer = sum.saturating_add(back);
                 least = Some(least.map_or(answer, |least| least.min(answer)));
             }
-            let Some(link) = host.and_then(|host| routes.next(at, host)) else { break };
+            let Some(link) = destination.and_then(|number| routes.next(at, number)) else { break };
             let End::Site(next) = directed[link].to else { break };
             sum = sum.saturating_add(directed[link].delay_ns);
             at = next;
@@ -82,10 +89,10 @@ fn answers_on_the_way(
     if (0..stages).any(answers) { (0..stages).map(from).collect() } else { vec![None; stages] }
 }
 
-/// Per site the sum of delays from its switch to that of site `to`, where `host` is.
+/// Per site the sum of delays from its switch to that of site `to`, where the destination `number` is.
 fn sums_to(
     to: usize,
-    host: usize,
+    number: usize,
     sites: usize,
     directed: &[DirectedLink],
     routes: &Routes,
@@ -97,7 +104,7 @@ fn sums_to(
         let mut at = from;
         // Fixed routes may lead in circles; what does has no sum.
         while sums[at].is_none() && way.len() <= sites {
-            let Some(link) = routes.next(at, host) else { break };
+            let Some(link) = routes.next(at, number) else { break };
             let End::Site(next) = directed[link].to else { break };
             way.push((at, directed[link].delay_ns));
             at = next;

@@ -7,7 +7,7 @@ use crate::ip::set_hop_limit;
 use crate::run::Run;
 use crate::segment::{invert_bit, on_the_wire};
 use crate::vnet::{VNET_HEADER_BYTES, VnetHeader};
-use weir_fabric::{Packet, Refusal};
+use weir_fabric::{Answer, Packet, Refusal};
 
 /// Room for the virtio-net header and an IP header whose hop limit has changed.
 const HEAD_BYTES: usize = VNET_HEADER_BYTES + crate::ip::HEADERS_BYTES_MAX;
@@ -70,13 +70,17 @@ fn made(buffer: &Buffer, run: &Packet) -> Vec<u8> {
     let segment = |hop_limit| on_the_wire(&buffer.packet, buffer.bytes(), run.first, hop_limit);
     let mut ip = match run.answer() {
         None => segment(run.hop_limit()),
-        Some(answer) => {
+        Some(Answer::Refused { stage, why }) => {
             // The router quotes what arrived there: the last hop, or an unknown one, of which the sender's is shown.
-            let arrived_with = match answer.why {
+            let arrived_with = match why {
                 Refusal::TimeExceeded => buffer.packet.ip.hop_limit.min(1),
                 Refusal::TooBig { .. } => buffer.packet.ip.hop_limit,
             };
-            icmp::packet(answer, &segment(arrived_with), run.ip_bytes() as usize, run.hop_limit())
+            let refused = segment(arrived_with);
+            icmp::error(stage, why, &refused, run.ip_bytes() as usize, run.hop_limit())
+        }
+        Some(Answer::Echo { stage }) => {
+            icmp::echo_reply(stage, &segment(buffer.packet.ip.hop_limit), run.hop_limit())
         }
     };
     if let Some(bit) = run.inverted_bit() {

@@ -1,6 +1,6 @@
 //! What the fabric needs to know of a packet that a host sent: where to, how long, and how the kernel meant it to be cut.
 
-use crate::icmp::answerable;
+use crate::icmp::{answerable, is_echo_request};
 use crate::ip::{ICMP, ICMP6, IpHeader, Refused, TCP, UDP, word};
 use crate::vnet::{
     GSO_ECN, GSO_NONE, GSO_TCP4, GSO_TCP6, GSO_UDP_L4, NEEDS_CHECKSUM, VNET_HEADER_BYTES, VnetHeader,
@@ -33,6 +33,8 @@ pub struct Packet {
     pub ports: [u16; 2],
     /// Whether a router may answer it.
     pub answerable: bool,
+    /// Whether a router replies to it.
+    pub echo_request: bool,
 }
 
 impl Default for Packet {
@@ -57,6 +59,7 @@ impl Default for Packet {
             segments: 1,
             ports: [0; 2],
             answerable: false,
+            echo_request: false,
         }
     }
 }
@@ -85,6 +88,7 @@ impl Packet {
             segments: 1,
             ports,
             answerable: answerable(&header, transport),
+            echo_request: is_echo_request(&header, transport),
         };
         match (vnet.gso_type & !GSO_ECN, header.from) {
             (GSO_NONE, _) => Ok(packet),
@@ -129,7 +133,7 @@ impl Packet {
         self.total_bytes - u32::from(self.header_bytes)
     }
 
-    /// What the fabric's core is told; `to` is the destination's host number, on `network`.
+    /// What the fabric's core is told; `to` is the destination's number, on `network`.
     pub fn meta(&self, network: Network, to: usize) -> PacketMeta {
         PacketMeta {
             network,

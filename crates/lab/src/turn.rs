@@ -90,6 +90,9 @@ impl Shell {
                 (Network::Data, Station::Host(to)) | (Network::Auxiliary, Station::Auxiliary(to)) => {
                     Some((packet, to))
                 }
+                (Network::Data, Station::Router(stage)) if packet.echo_request => {
+                    Some((packet, self.fabric.router(stage)))
+                }
                 _ => None,
             }
         });

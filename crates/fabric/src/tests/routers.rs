@@ -59,7 +59,7 @@ fn rising_hop_limits_name_the_routers_in_their_order_each_at_its_own_round_trip(
             other => panic!("{other:?}"),
         })
         .collect();
-    let exceeded = |stage| Some(Answer { stage, why: Refusal::TimeExceeded });
+    let exceeded = |stage| Some(Answer::Refused { stage, why: Refusal::TimeExceeded });
     assert_eq!(
         seen,
         [
@@ -100,7 +100,7 @@ fn each_segment_too_big_for_the_next_link_is_answered_with_its_mtu_and_the_other
     topology.links[1].mtu = 1400;
     // Segments of 1,500 bytes, the last of 152.
     let (fabric, actions) = carried(&topology, &[meta(1, 4, 1448, 100)]);
-    let too_big = Some(Answer { stage: 2, why: Refusal::TooBig { mtu: 1400 } });
+    let too_big = Some(Answer::Refused { stage: 2, why: Refusal::TooBig { mtu: 1400 } });
     let seen: Vec<_> = actions
         .iter()
         .map(|action| match action {
@@ -145,7 +145,71 @@ fn answers_meet_losses_and_hop_limits_on_their_way_and_are_never_answered() {
     let [Action::Drop { packet, reason: DropReason::HopLimit, .. }] = actions[..] else {
         panic!("{actions:?}")
     };
-    assert_eq!(packet.answer(), Some(Answer { stage: 2 + 79, why: Refusal::TimeExceeded }));
+    assert_eq!(packet.answer(), Some(Answer::Refused { stage: 2 + 79, why: Refusal::TimeExceeded }));
+}
+
+// Spec: fabric.md#fabric-31
+#[test]
+fn an_echo_request_to_a_router_comes_back_from_it_over_its_own_way_as_long_as_it_was() {
+    let topology = row(&[ROUTER, ROUTER]);
+    let mut fabric = Fabric::new(&topology, 0);
+    for (buffer, (router, hop_limit, payload)) in
+        [(2, 1, 8), (3, 2, 1_000), (3, 1, 8)].into_iter().enumerate()
+    {
+        let meta = PacketMeta { hop_limit, ..meta(fabric.router(router), 1, payload, payload) };
+        fabric.ingress(0, buffer as u32, meta, Instant::ZERO);
+    }
+    let mut actions = Vec::new();
+    drain(&mut fabric, &mut actions);
+    let seen: Vec<_> = actions
+        .iter()
+        .map(|action| match action {
+            Action::Deliver { host: 0, packet, planned } => (
+                packet.buffer,
+                packet.answer().unwrap(),
+                packet.hop_limit(),
+                packet.ip_bytes(),
+                planned.as_ns(),
+            ),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (0, Answer::Echo { stage: 2 }, 64, 60, 1_100_000),
+            // Its hop limit ended on the way, and the router there says so.
+            (2, Answer::Refused { stage: 2, why: Refusal::TimeExceeded }, 64, 88, 1_100_000),
+            (1, Answer::Echo { stage: 3 }, 63, 1_052, 3_300_000),
+        ]
+    );
+    let totals = fabric.totals();
+    assert_eq!((totals.entered, totals.answered, totals.delivered, totals.dropped), (3, 3, 5, 1));
+    assert_eq!(fabric.queued_segments(), 0);
+}
+
+// Spec: fabric.md#fabric-31
+#[test]
+fn a_silent_router_cannot_be_asked_and_a_wrong_request_is_lost_on_the_link_that_brought_it() {
+    let mut topology = row(&[SILENT, ROUTER]);
+    let ask = |topology: &Topology, stage: usize| {
+        let number = Fabric::new(topology, 0).router(stage);
+        carried(topology, &[meta(number, 1, 8, 8)])
+    };
+    // A switch, a site and no stage at all are no routers either.
+    for stage in [2, 0, 1, 4, usize::MAX] {
+        let (fabric, actions) = ask(&topology, stage);
+        assert!(
+            matches!(actions[..], [Action::Drop { reason: DropReason::Unroutable, .. }]),
+            "{stage}: {actions:?}"
+        );
+        assert_eq!((fabric.totals().unroutable, fabric.counters(0).packets_in), (1, 0));
+    }
+    topology.links[1].forward.impairments.corrupt = 1.0;
+    let (fabric, actions) = ask(&topology, 3);
+    assert!(matches!(actions[..], [Action::Drop { link: 6, reason: DropReason::Loss, .. }]), "{actions:?}");
+    assert_eq!((fabric.counters(6).dropped_loss, fabric.counters(6).packets_sent), (1, 1));
+    assert_eq!((fabric.totals().dropped, fabric.totals().answered), (1, 0));
 }
 
 /// Three sites in a triangle, a host at the first two; `stage` is what the third is. Links: 0 between 0 and 1, 1 between 1 and
@@ -201,4 +265,24 @@ fn routes_in_circles_end_by_the_hop_limit_where_a_router_is_and_are_no_path_wher
     odd.sites[0].routes = vec![(1, 1), (9, 0), (0, 0), (1, 99)];
     let (_, actions) = carried(&odd, &[meta(1, 1, 8, 8)]);
     assert!(matches!(actions[..], [Action::Deliver { host: 1, .. }]), "{actions:?}");
+}
+
+// Spec: fabric.md#fabric-16
+// Spec: fabric.md#fabric-31
+#[test]
+fn a_shell_that_wakes_for_deliveries_alone_is_told_of_the_echo_of_a_router_on_no_way_to_a_host() {
+    let mut topology = triangle(ROUTER);
+    topology.links.remove(1);
+    topology.links[1].backward.delay_ns = 5_000;
+    let mut fabric = Fabric::new(&topology, 0);
+    fabric.ingress(0, 0, meta(fabric.router(2), 1, 8, 8), Instant::ZERO);
+    let mut actions = Vec::new();
+    while let Some(at) = fabric.deliver_at() {
+        fabric.advance(at);
+        take(&mut fabric, &mut actions);
+    }
+    assert!(
+        matches!(actions[..], [Action::Deliver { planned, .. }] if planned == Instant::from_ns(6_000)),
+        "{actions:?}"
+    );
 }
