@@ -76,6 +76,9 @@ impl Measured<'_> {
         if let Some(idle) = self.machine_idle() {
             row("trial", "machine.busy_ratio", 1.0 - idle);
         }
+        if let Some(stolen) = self.machine_stolen() {
+            row("trial", "machine.stolen_ratio", stolen);
+        }
         let starts = self.outcomes.iter().map(|outcome| outcome.started_ns);
         if let (Some(first), Some(last)) = (starts.clone().min(), starts.max()) {
             row("trial", "control.start_spread_seconds", (last - first) as f64 / 1e9);
@@ -120,6 +123,8 @@ impl Measured<'_> {
                 lateness_seconds_least: lateness(fabric_page::lateness_quantile_least_ns),
                 one_way_seconds: if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 },
                 fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
+                fabric_wait_ratio: self.fabric_waited().unwrap_or(0.0),
+                stolen_ratio: self.machine_stolen().unwrap_or(0.0),
                 machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
@@ -225,6 +230,18 @@ impl Measured<'_> {
     fn fabric_busy(&self) -> Option<f64> {
         let (busy, seconds) = growth(self.find("process.fabric", "cpu.process_seconds")?, self.steady)?;
         Some(busy / seconds)
+    }
+
+    /// What it waited for a core that other programs had.
+    fn fabric_waited(&self) -> Option<f64> {
+        let (waited, seconds) =
+            growth(self.find("process.fabric", "cpu.process_wait_seconds")?, self.steady)?;
+        Some(waited / seconds)
+    }
+
+    fn machine_stolen(&self) -> Option<f64> {
+        let (stolen, seconds) = growth(self.find("machine", "cpu.stolen_seconds")?, self.steady)?;
+        Some(stolen / seconds / self.core_count.max(1) as f64)
     }
 
     fn machine_idle(&self) -> Option<f64> {

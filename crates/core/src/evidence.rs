@@ -129,6 +129,10 @@ pub struct EmulatorFacts {
     pub one_way_seconds: f64,
     /// Share of the steady state that the fabric's thread spent on a CPU.
     pub fabric_busy_ratio: f64,
+    /// Share of the steady state that it could have run and waited for a CPU.
+    pub fabric_wait_ratio: f64,
+    /// Share of all cores' time that a hypervisor gave to others.
+    pub stolen_ratio: f64,
     /// Share of all cores' time that was idle.
     pub machine_idle_ratio: f64,
     /// Share of all cores' time that programs outside the run took.

@@ -24,16 +24,20 @@ fn push(series: &mut Series, now: Instant, value: f64) {
     series.value.push(value);
 }
 
-/// Busy seconds of each core, and of all together (`machine`, or `host.NAME` on a real host): user, nice, system, irq, softirq and steal; and the part of
+/// Busy seconds of each core, and of all together (`machine`, or `host.NAME` on a real host): user, nice, system, irq, softirq and steal; and the parts of
 /// all together that interrupts and the hypervisor took.
 pub struct CoreSampler {
     whole: String,
     stat: ProcFile,
     interrupts: Series,
+    stolen: Series,
     series: Vec<Series>,
 }
 
+/// Of irq, softirq and steal.
 const INTERRUPTS: &str = "cpu.interrupt_seconds";
+/// Of steal alone.
+const STOLEN: &str = "cpu.stolen_seconds";
 
 impl CoreSampler {
     pub fn new(target: &SamplerTarget) -> Self {
@@ -41,60 +45,83 @@ impl CoreSampler {
         CoreSampler {
             stat: ProcFile::open("/proc/stat"),
             interrupts: counter(whole.clone(), INTERRUPTS),
+            stolen: counter(whole.clone(), STOLEN),
             whole,
             series: Vec::new(),
         }
     }
 }
 
-/// One `cpu…` line of `/proc/stat`: its name, busy ticks (everything but idle and iowait), and those of irq, softirq and steal
-/// among them. `None` for any other line.
-fn busy_ticks(line: &str) -> Option<(&str, u64, u64)> {
+/// One `cpu…` line of `/proc/stat`, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CoreTicks<'a> {
+    name: &'a str,
+    /// Everything but idle and iowait.
+    busy: u64,
+    /// Of irq, softirq and steal among them.
+    interrupts: u64,
+    stolen: u64,
+}
+
+/// `None` for any other line.
+fn busy_ticks(line: &str) -> Option<CoreTicks<'_>> {
     let mut words = line.split_ascii_whitespace();
     let name = words.next().filter(|name| name.starts_with("cpu"))?;
     let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; guest time is already in user.
     let interrupts: u64 = ticks.iter().skip(5).take(3).sum();
     let programs: u64 = ticks.iter().take(3).sum();
-    (ticks.len() >= 5).then_some((name, programs + interrupts, interrupts))
+    let stolen = ticks.get(7).copied().unwrap_or(0);
+    (ticks.len() >= 5).then_some(CoreTicks { name, busy: programs + interrupts, interrupts, stolen })
 }
 
 impl Sampler for CoreSampler {
     fn sample(&mut self, now: Instant) {
         let Some(text) = self.stat.read() else { return };
-        for (index, (name, ticks, interrupts)) in text.lines().map_while(busy_ticks).enumerate() {
+        for (index, core) in text.lines().map_while(busy_ticks).enumerate() {
+            let name = core.name;
             if name == "cpu" {
-                push(&mut self.interrupts, now, interrupts as f64 / TICKS_PER_SECOND);
+                push(&mut self.interrupts, now, core.interrupts as f64 / TICKS_PER_SECOND);
+                push(&mut self.stolen, now, core.stolen as f64 / TICKS_PER_SECOND);
             }
             if self.series.len() <= index {
                 let entity =
                     if name == "cpu" { self.whole.clone() } else { format!("{}.{name}", self.whole) };
                 self.series.push(counter(entity, "cpu.busy_seconds"));
             }
-            push(&mut self.series[index], now, ticks as f64 / TICKS_PER_SECOND);
+            push(&mut self.series[index], now, core.busy as f64 / TICKS_PER_SECOND);
         }
     }
     fn take(&mut self) -> Vec<Series> {
-        let interrupts = std::mem::replace(&mut self.interrupts, counter(self.whole.clone(), INTERRUPTS));
         let mut all = std::mem::take(&mut self.series);
-        all.push(interrupts);
+        for (series, name) in [(&mut self.interrupts, INTERRUPTS), (&mut self.stolen, STOLEN)] {
+            all.push(std::mem::replace(series, counter(self.whole.clone(), name)));
+        }
         all
     }
 }
 
-/// CPU seconds of given processes, all threads, user and system.
+/// CPU seconds of given processes, all threads, user and system; and how long the first thread of each could have run and
+/// waited for a core.
 pub struct ProcessSampler {
-    processes: Vec<(ProcFile, Series)>,
+    processes: Vec<Process>,
+}
+
+struct Process {
+    stat: ProcFile,
+    ran: Series,
+    schedstat: ProcFile,
+    waited: Series,
 }
 
 impl ProcessSampler {
     /// `processes`: the name each goes by in records, and its process id.
     pub fn new(processes: &[(String, u32)]) -> Self {
-        let watch = |(name, id): &(String, u32)| {
-            (
-                ProcFile::open(&format!("/proc/{id}/stat")),
-                counter(format!("process.{name}"), "cpu.process_seconds"),
-            )
+        let watch = |(name, id): &(String, u32)| Process {
+            stat: ProcFile::open(&format!("/proc/{id}/stat")),
+            ran: counter(format!("process.{name}"), "cpu.process_seconds"),
+            schedstat: ProcFile::open(&format!("/proc/{id}/schedstat")),
+            waited: counter(format!("process.{name}"), "cpu.process_wait_seconds"),
         };
         ProcessSampler { processes: processes.iter().map(watch).collect() }
     }
@@ -110,11 +137,19 @@ fn process_ticks(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
+/// Nanoseconds waited for a core, of `/proc/PID/schedstat` (time run, time waited, time slices).
+fn waited_ns(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 impl Sampler for ProcessSampler {
     fn sample(&mut self, now: Instant) {
-        for (file, series) in &mut self.processes {
-            if let Some(ticks) = file.read().and_then(process_ticks) {
-                push(series, now, ticks as f64 / TICKS_PER_SECOND);
+        for process in &mut self.processes {
+            if let Some(ticks) = process.stat.read().and_then(process_ticks) {
+                push(&mut process.ran, now, ticks as f64 / TICKS_PER_SECOND);
+            }
+            if let Some(waited_ns) = process.schedstat.read().and_then(waited_ns) {
+                push(&mut process.waited, now, waited_ns as f64 / 1e9);
             }
         }
     }
@@ -123,7 +158,8 @@ impl Sampler for ProcessSampler {
             let next = counter(series.entity.clone(), &series.name);
             std::mem::replace(series, next)
         };
-        self.processes.iter_mut().map(|(_, series)| fresh(series)).collect()
+        let both = self.processes.iter_mut().flat_map(|process| [&mut process.ran, &mut process.waited]);
+        both.map(fresh).filter(|series| !series.t_ns.is_empty()).collect()
     }
 }
 
@@ -133,7 +169,8 @@ mod tests {
 
     #[test]
     fn busy_time_counts_neither_idle_nor_waiting_for_disks() {
-        assert_eq!(busy_ticks("cpu  10 1 20 1000 50 2 3 4 0 0"), Some(("cpu", 40, 9)));
+        let all = CoreTicks { name: "cpu", busy: 40, interrupts: 9, stolen: 4 };
+        assert_eq!(busy_ticks("cpu  10 1 20 1000 50 2 3 4 0 0"), Some(all));
         assert_eq!(busy_ticks("intr 5 6 7"), None);
         assert_eq!(busy_ticks("cpu0 what"), None);
     }

@@ -56,6 +56,13 @@ pub static METRICS: &[Metric] = &[
         definition: "share of all cores' time that was not idle in the steady state, all processes of the machine",
     },
     Metric {
+        name: "machine.stolen_ratio",
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "share of all cores' time in the steady state that the hypervisor gave to others while the machine had work (steal)",
+    },
+    Metric {
         name: "control.start_spread_seconds",
         unit: "s",
         better: Better::Lower,

@@ -6,8 +6,13 @@ use crate::units::human;
 
 /// Above this the model was kept whatever the lateness (DESIGN section 8).
 const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
-/// A thread this busy, or a machine this little idle, had nothing left to give.
+/// A machine this little idle had nothing left to give.
 const SATURATED: f64 = 0.95;
+/// Nor had a fabric that ran, or wanted to and had no core, for so much of the time: what is left of it comes in pieces too short
+/// to be used.
+const FABRIC_SATURATED: f64 = 0.9;
+/// Less of the cores' time than this in other hands is not worth a word.
+const WORTH_A_WORD: f64 = 0.005;
 /// Other programs that take this much of a machine without idle time slow hosts and fabric at moments nobody chose.
 const DISTURBED: f64 = 0.15;
 /// A generator that gave up more than this share of what its clock asked for did not make the load that was asked for.
@@ -45,8 +50,17 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
             percent(port.missed_rate_ratio)
         ));
     }
-    if facts.transport.is_some() && emulator.fabric_busy_ratio >= SATURATED {
+    let without_core = emulator.fabric_wait_ratio + emulator.stolen_ratio;
+    if facts.transport.is_some() && emulator.fabric_busy_ratio + without_core >= FABRIC_SATURATED {
         evidence.push(format!("the fabric used {} of its core", percent(emulator.fabric_busy_ratio)));
+        if without_core >= WORTH_A_WORD {
+            evidence.push(format!(
+                "it had to do without one {} of the time: other programs had it ({}), or the hypervisor ({})",
+                percent(without_core),
+                percent(emulator.fabric_wait_ratio),
+                percent(emulator.stolen_ratio)
+            ));
+        }
     }
     let machine_full = 1.0 - emulator.machine_idle_ratio >= SATURATED;
     if machine_full && facts.transport.is_some() && emulator.foreign_busy_ratio >= DISTURBED {

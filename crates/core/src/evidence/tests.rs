@@ -22,6 +22,8 @@ fn calm() -> EmulatorFacts {
         lateness_seconds_least: Some(70e-6),
         one_way_seconds: 0.008,
         fabric_busy_ratio: 0.3,
+        fabric_wait_ratio: 0.01,
+        stolen_ratio: 0.01,
         machine_idle_ratio: 0.4,
         foreign_busy_ratio: 0.02,
     }
@@ -50,6 +52,13 @@ fn each_cause_alone_is_named_and_without_it_the_factor_is_unknown() {
     assert_eq!(named(busy_flow(), link(0.5), late), Factor::EmulatorLimited);
     let saturated = EmulatorFacts { fabric_busy_ratio: 0.99, ..calm() };
     assert_eq!(named(busy_flow(), link(0.5), saturated), Factor::EmulatorLimited);
+    let kept_waiting = EmulatorFacts { fabric_busy_ratio: 0.85, fabric_wait_ratio: 0.06, ..calm() };
+    let robbed = EmulatorFacts { fabric_busy_ratio: 0.85, stolen_ratio: 0.06, ..calm() };
+    let neither = EmulatorFacts { fabric_busy_ratio: 0.85, ..calm() };
+    assert_eq!(
+        [kept_waiting, robbed, neither].map(|emulator| named(busy_flow(), link(0.5), emulator)),
+        [Factor::EmulatorLimited, Factor::EmulatorLimited, Factor::Unknown]
+    );
     let full_machine = EmulatorFacts { machine_idle_ratio: 0.01, ..calm() };
     assert_eq!(named(busy_flow(), link(0.5), full_machine), Factor::EmulatorLimited);
     let missed = PortFacts { missed_rate_ratio: 0.01, ..link(0.96) };
@@ -63,6 +72,8 @@ fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
         lateness_seconds_least: Some(0.009),
         one_way_seconds: 0.0003,
         fabric_busy_ratio: 1.0,
+        fabric_wait_ratio: 0.2,
+        stolen_ratio: 0.2,
         machine_idle_ratio: 0.0,
         foreign_busy_ratio: 0.5,
     };

@@ -43,6 +43,8 @@ fn spoken(name: &str) -> Option<&'static str> {
         "host.cpu_ratio" | "cpu.ratio" => "CPU in use",
         "cpu.busy_seconds" => "CPU in use, each core",
         "cpu.process_seconds" => "CPU in use, each process",
+        "cpu.process_wait_seconds" => "waiting for a core, each process",
+        "cpu.stolen_seconds" => "cores' time in the hypervisor's hands",
         _ => return None,
     })
 }
