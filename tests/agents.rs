@@ -84,6 +84,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
     fleet.disband();
 }
 
+// Spec: agent-protocol.md#agent-2
 #[test]
 fn an_agent_that_hears_garbage_or_nothing_ends_by_itself() {
     for order in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100], &[0xff, 0xff, 0xff, 0x7f], b""] {

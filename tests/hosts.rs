@@ -263,6 +263,7 @@ fn a_host_behind_another_is_reached_through_it() {
 }
 
 // Spec: agent-protocol.md#lost-1
+// Spec: agent-protocol.md#lost-2
 #[test]
 fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_left_behind() {
     let _turn = turn();
@@ -304,6 +305,7 @@ fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_l
 }
 
 // Spec: agent-protocol.md#clock-1
+// Spec: agent-protocol.md#clock-4
 #[test]
 fn times_of_a_host_whose_clock_is_a_day_ahead_come_out_on_ours() {
     let _turn = turn();

@@ -490,6 +490,7 @@ mod tests {
         assert_eq!(orders, [(10, 1, Order::Pause(ms(5))), (15, 1, Order::Resume), (30, 1, Order::Kill)]);
     }
 
+    // Spec: scenario.md#fault-7
     #[test]
     fn a_link_that_flaps_a_thousand_times_a_second_is_given_out_as_it_goes() {
         let faults = [outage(0, Some(ms(1)), 0)];

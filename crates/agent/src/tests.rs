@@ -231,6 +231,7 @@ fn launch_alone(host: &str) -> LaunchError {
     fleet.launch(&Threads, &[host.to_owned()], Duration::from_secs(1)).remove(0)
 }
 
+// Spec: agent-protocol.md#agent-1
 #[test]
 fn an_agent_of_another_version_garbage_and_silence_are_refused_with_the_reason() {
     assert!(launch_alone("old").text.contains("weir is 0.0.0 there"), "{}", launch_alone("old"));
@@ -238,6 +239,7 @@ fn an_agent_of_another_version_garbage_and_silence_are_refused_with_the_reason()
     assert!(launch_alone("silent").text.contains("no hello"), "{}", launch_alone("silent"));
 }
 
+// Spec: agent-protocol.md#agent-3
 #[test]
 fn an_agent_that_falls_silent_is_lost_within_five_seconds() {
     struct Stops;
@@ -269,6 +271,7 @@ fn an_agent_that_falls_silent_is_lost_within_five_seconds() {
     assert!(!fleet.is_up("a-0"));
 }
 
+// Spec: agent-protocol.md#agent-1, agent-protocol.md#agent-2
 #[test]
 fn orders_that_are_no_messages_end_the_agent_with_a_reason() {
     for bytes in

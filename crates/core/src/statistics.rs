@@ -289,6 +289,7 @@ mod tests {
         })
     }
 
+    // Spec: judging.md#pool-3
     #[test]
     fn every_statistic_of_one_to_ten_is_what_the_textbook_says() {
         let pool = pool(&[&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]]);
@@ -309,6 +310,7 @@ mod tests {
         assert!((cv * 1e9 - (4.0f64 / 3.0).sqrt()).abs() < 1e-3, "{cv}");
     }
 
+    // Spec: judging.md#pool-1
     #[test]
     fn histograms_of_trials_are_pooled_and_become_seconds() {
         let (one, two) = (histogram(&[(1_000_000, 90), (3_000_000, 10)]), histogram(&[(2_000_000, 100)]));
@@ -368,6 +370,7 @@ mod tests {
         assert!((352..=392).contains(&covered), "{covered} of 400");
     }
 
+    // Spec: judging.md#verdict-3
     #[test]
     fn ties_go_to_the_first_in_order() {
         assert_eq!(most_frequent([2, 1, 2, 1].into_iter()), Some((1, 2)));

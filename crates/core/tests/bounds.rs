@@ -9,6 +9,7 @@ fn first(text: &str) -> String {
     problems(text, &[]).remove(0).2
 }
 
+// Spec: scenario.md#file-1
 #[test]
 fn a_file_over_sixteen_mebibytes_is_refused_unread() {
     assert!(first(&"#".repeat(16 << 20 | 1)).contains("at most 16777216"));
@@ -27,6 +28,7 @@ fn a_hundred_thousand_faults_are_read() {
     assert_eq!(plan(&text).configurations[0].faults.len(), 100_001);
 }
 
+// Spec: scenario.md#point-5
 #[test]
 fn more_than_ten_thousand_configurations_are_refused() {
     let values = |count: usize| (1..=count).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
@@ -59,6 +61,7 @@ fn deep_and_wide_files_are_refused_at_once() {
     assert!(errors.render(false).len() < 100_000);
 }
 
+// Spec: scenario.md#lab-4
 #[test]
 fn a_lab_has_an_end() {
     let site = |name: &str, hosts: usize| format!("[[lab.site]]\nname = \"{name}\"\nhosts = {hosts}\n");
@@ -66,6 +69,9 @@ fn a_lab_has_an_end() {
     assert_eq!(first(&format!("{}{}", site("a", 4094), site("b", 1))), "a lab has at most 4094 hosts");
     let sites: String = (0..1_100).map(|number| site(&format!("s{number}"), 1)).collect();
     assert!(first(&sites).contains("at most 1024 sites"));
+    let links = "[[lab.link]]\nbetween = [\"a\", \"b\"]\nname = \"";
+    let links: String = (0..2_049).map(|number| format!("{links}l{number}\"\n")).collect();
+    assert!(first(&format!("{}{}{links}", site("a", 1), site("b", 1))).contains("at most 2048 links"));
 }
 
 #[test]
@@ -80,6 +86,7 @@ fn a_long_line_is_shown_only_around_its_error() {
     assert!(try_load(&text, &[], false).unwrap_err().render(true).len() < 4_000);
 }
 
+// Spec: scenario.md#point-5
 #[test]
 fn what_would_take_long_to_judge_or_to_route_is_refused() {
     let values: Vec<String> = (1..=100).map(|value| value.to_string()).collect();

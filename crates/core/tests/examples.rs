@@ -6,6 +6,7 @@ use common::*;
 use weir_core::scenario::{Bound, Fit, FitValue, Reference};
 use weir_core::units::Bytes;
 
+// Spec: scenario.md#criterion-2
 #[test]
 fn the_quickstart_is_four_steps_of_one_configuration_and_six_criteria() {
     let plan = plan(QUICKSTART);
@@ -20,6 +21,7 @@ fn the_quickstart_is_four_steps_of_one_configuration_and_six_criteria() {
     assert_eq!(first, [(0, 0)], "a latency metric is of the latency step");
 }
 
+// Spec: scenario.md#point-1
 #[test]
 fn deisa_is_two_cases_of_five_stream_counts_and_one_criterion_for_each_value() {
     let plan = plan(DEISA);
@@ -49,6 +51,7 @@ fn deisa_is_two_cases_of_five_stream_counts_and_one_criterion_for_each_value() {
     }
 }
 
+// Spec: scenario.md#criterion-3
 #[test]
 fn the_short_form_of_deisa_runs_one_point_and_lists_what_it_cannot_judge() {
     let plan = plan_with(DEISA, &[], true);
@@ -59,6 +62,7 @@ fn the_short_form_of_deisa_runs_one_point_and_lists_what_it_cannot_judge() {
     assert_eq!(step.values.duration("duration").unwrap().as_secs(), 10);
 }
 
+// Spec: scenario.md#point-3
 #[test]
 fn the_latency_of_g100_compares_four_cases_over_a_site_without_hosts() {
     let plan = plan(G100_LATENCY);
@@ -87,6 +91,7 @@ fn the_scaling_of_g100_is_sixteen_points_two_fits_and_one_criterion_for_each_val
     assert_eq!((short.configurations.len(), short.not_judged.len()), (6, 0));
 }
 
+// Spec: scenario.md#file-2
 #[test]
 fn what_this_version_lacks_is_refused_by_name_and_nothing_else_is() {
     let named = |text: &str| -> Vec<String> {

@@ -169,6 +169,7 @@ fn a_resolved_fault_is_the_fault() {
     assert_eq!(first.configurations[0].faults[0].parts[1].phase, seconds(18));
 }
 
+// Spec: scenario.md#host-3
 #[test]
 fn real_hosts_have_no_links_to_disturb() {
     let text = format!(

@@ -104,6 +104,7 @@ fn nothing_of_a_host_can_be_an_option_or_reach_a_shell() {
     }
 }
 
+// Spec: scenario.md#file-5
 #[test]
 fn a_host_is_named_by_site_and_number_and_has_an_address() {
     refused(&changed("[hosts.dresden-0]", "[hosts.dresden]"), "is not named SITE-NUMBER", "dresden-0");
@@ -116,6 +117,7 @@ fn a_host_is_named_by_site_and_number_and_has_an_address() {
     refused(&format!("{REAL}[lab]\n[[lab.site]]\nname = \"a\"\n"), "both [lab] and [hosts]", "one of them");
 }
 
+// Spec: scenario.md#path-1
 #[test]
 fn a_path_reaches_a_real_host() {
     let plan = plan_with(REAL, &["host.freiberg-*.user=me", "host.dresden-0.address=h"], false);

@@ -84,6 +84,7 @@ fn total(bound: &str) -> String {
     format!("metric = \"{TOTAL}\"\n{bound}")
 }
 
+// Spec: judging.md#verdict-1
 #[test]
 fn the_estimate_is_judged_and_the_sentence_says_whether_the_interval_crosses_the_bound() {
     let records = trials("x", &[940e6, 941e6, 939e6, 940e6, 942e6]);
@@ -111,6 +112,7 @@ fn the_sentence_never_shows_a_value_equal_to_the_bound_it_breaks() {
     assert!(result.why.starts_with("mean 939999990 bit/s breaks at least 940 Mbit/s"), "{}", result.why);
 }
 
+// Spec: judging.md#verdict-1
 #[test]
 fn confident_demands_the_whole_interval_and_enough_trials_for_one() {
     let records = trials("x", &[940e6, 941e6, 939e6, 940e6, 942e6]);
@@ -135,6 +137,7 @@ fn below_five_trials_the_range_is_given_and_the_estimate_still_judged() {
     assert!(result.why.contains("3 trials range from 939 Mbit/s to 941 Mbit/s"), "{}", result.why);
 }
 
+// Spec: judging.md#verdict-2
 #[test]
 fn fewer_valid_trials_than_half_leave_it_undecided_whatever_they_say() {
     let mut records = trials("x", &[940e6, 941e6, 939e6, 940e6, 942e6]);
@@ -149,6 +152,7 @@ fn fewer_valid_trials_than_half_leave_it_undecided_whatever_they_say() {
     assert_eq!(verdict_of(&total("at_least = \"1bit/s\""), &[]), Verdict::Inconclusive);
 }
 
+// Spec: judging.md#pool-1
 #[test]
 fn an_invalid_trial_is_not_averaged_in() {
     let mut records = trials("x", &[940e6, 940e6, 940e6, 940e6, 1.0]);
@@ -156,6 +160,7 @@ fn an_invalid_trial_is_not_averaged_in() {
     assert_eq!(judged(&scenario(&total("at_least = \"940Mbit/s\"")), &records).0.value, Some(940e6.into()));
 }
 
+// Spec: judging.md#verdict-2
 #[test]
 fn trials_limited_by_the_emulator_or_the_generator_leave_it_undecided() {
     for factor in [Factor::EmulatorLimited, Factor::GeneratorLimited] {
@@ -172,6 +177,7 @@ fn trials_limited_by_the_emulator_or_the_generator_leave_it_undecided() {
     }
 }
 
+// Spec: judging.md#verdict-2
 #[test]
 fn a_metric_that_some_valid_trial_lacks_is_not_judged_on_the_others() {
     let mut records = trials("x", &[940e6; 5]);
@@ -186,6 +192,7 @@ fn a_metric_that_some_valid_trial_lacks_is_not_judged_on_the_others() {
     assert_eq!(result.why, format!("{TOTAL} was not measured"));
 }
 
+// Spec: judging.md#verdict-3
 #[test]
 fn the_limiting_factor_is_the_one_of_most_valid_trials() {
     let mut records = trials("x", &[1e6; 5]);
@@ -216,6 +223,7 @@ fn of_the_ceiling_is_a_share_of_what_framing_leaves() {
     );
 }
 
+// Spec: judging.md#verdict-4
 #[test]
 fn one_host_or_link_is_picked_by_on_and_the_worst_of_several_is_judged() {
     let records = trials("x", &[1e6; 5]);
@@ -278,6 +286,7 @@ fn references_find_their_point_case_and_published_figure() {
     near("case = \"plain\"\nwhere = { streams = 4 }\nper = \"streams\"\nat_most = \"1Gbit/s\"", 1e8);
 }
 
+// Spec: judging.md#verdict-4, scenario.md#criterion-1
 #[test]
 fn of_several_points_every_one_must_hold_and_the_worst_is_shown() {
     let (result, _) = judged(&swept("case = \"plain\"\nat_least = \"150Mbit/s\""), &swept_records());
@@ -292,6 +301,7 @@ fn of_several_points_every_one_must_hold_and_the_worst_is_shown() {
     assert_eq!((result.verdict, result.value, result.points.len()), (Verdict::Fail, Some(4e8.into()), 2));
 }
 
+// Spec: judging.md#interval-3
 #[test]
 fn a_ratio_resamples_both_sides_by_themselves() {
     let mut records = trials("x/plain,streams=1", &[1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -304,6 +314,7 @@ fn a_ratio_resamples_both_sides_by_themselves() {
     assert_eq!(judged(&text, &records).0.ci95, Some([low, high]), "and the seed makes it the same again");
 }
 
+// Spec: judging.md#verdict-2
 #[test]
 fn what_is_compared_with_must_be_valid_too() {
     let mut records = swept_records();
@@ -318,6 +329,7 @@ fn what_is_compared_with_must_be_valid_too() {
     );
 }
 
+// Spec: judging.md#verdict-5
 #[test]
 fn the_run_fails_before_it_is_undecided_before_it_passes() {
     let two = |first: &str, second: &str| {
@@ -331,6 +343,7 @@ fn the_run_fails_before_it_is_undecided_before_it_passes() {
     assert_eq!(two(undecided, &fails), Verdict::Fail);
 }
 
+// Spec: judging.md#pool-1, judging.md#pool-2
 #[test]
 fn the_summary_names_every_point_and_keeps_links_apart() {
     let points = summarise_run(
@@ -427,6 +440,22 @@ fn a_knee_is_judged_in_the_unit_of_its_parameter() {
     assert!(lacking.why.contains("x/streams=2"), "{}", lacking.why);
 }
 
+// Spec: judging.md#fit-3
+#[test]
+fn points_that_differ_in_anything_else_make_lines_of_their_own_and_each_must_keep_the_bound() {
+    let slope = |bound: &str| {
+        let fit = "fit = { x = \"streams\", over = [1, 4], value = \"slope\" }";
+        judged(&swept(&format!("{fit}\nat_least = \"{bound}\"")), &swept_records()).0
+    };
+    let steep = slope("50Mbit/s");
+    assert_eq!(steep.verdict, Verdict::Fail);
+    assert!(steep.why.starts_with("worst of 2, at x/lossy,streams=1: "), "{}", steep.why);
+    let slopes: Vec<f64> = steep.fits.iter().map(|fit| fit.value.round()).collect();
+    assert_eq!(slopes, [1e7, 1e8], "a line for each case, in the order of their names");
+    assert_eq!(slope("5Mbit/s").verdict, Verdict::Pass);
+}
+
+// Spec: scenario.md#criterion-6
 #[test]
 fn a_fit_without_enough_points_or_beside_a_comparison_is_refused() {
     let refused = |criterion: &str, message: &str| {
@@ -449,6 +478,7 @@ fn a_fit_without_enough_points_or_beside_a_comparison_is_refused() {
 }
 
 // Spec: judging.md#share-1
+// Spec: scenario.md#criterion-6
 #[test]
 fn a_share_asks_the_bound_of_so_many_trials_each_by_itself() {
     let asked =
@@ -474,6 +504,7 @@ fn a_share_asks_the_bound_of_so_many_trials_each_by_itself() {
 }
 
 // Spec: judging.md#model-1
+// Spec: scenario.md#criterion-7
 #[test]
 fn a_model_is_a_constant_to_compare_with_and_says_why_it_says_nothing() {
     let of = |model: &str| {

@@ -124,7 +124,7 @@ fn the_auxiliary_network_is_a_table_or_true_and_is_reached_by_path() {
     refused(&changed("delay = \"20us\" }", "dela = \"20us\" }"), "unknown key `dela`", "`delay`");
 }
 
-// Spec: scenario.md#impairment-1
+// Spec: scenario.md#impairment-1, scenario.md#impairment-2, scenario.md#lab-1, scenario.md#lab-2
 #[test]
 fn impairments_are_of_both_directions_and_each_may_lay_single_keys_over_them() {
     let topology = topology(RING);
@@ -196,6 +196,16 @@ fn a_queue_has_a_limit_and_a_discipline_for_each_direction() {
     refused(&changed("discipline = \"red\"", "discipline = \"rad\""), "`discipline`", "`red`");
 }
 
+// Spec: scenario.md#queue-2
+#[test]
+fn an_access_queue_has_a_limit_and_without_one_the_hosts_interface_holds_back() {
+    let access = |access: &str| format!("[lab]\n[[lab.site]]\nname = \"a\"\naccess = {access}\n");
+    refused(&access("{ queue = {} }"), "`queue` of an access link without a limit", "`bytes` or `packets`");
+    assert_eq!(topology(&access("{ rate = \"1Gbit/s\" }")).hosts[0].access.queue, None);
+    let limited = topology(&access("{ queue = { packets = 5 } }")).hosts[0].access.queue;
+    assert_eq!(limited, Some(Queue::drop_tail(None, Some(5))));
+}
+
 #[test]
 fn a_drop_tail_direction_of_a_red_link_refuses_what_only_red_has() {
     let text = changed(
@@ -236,6 +246,7 @@ fn routes_in_a_circle_are_refused_with_the_circle() {
     refused(&text, "fixed routes send packets for site \"b\" round and round: a → far → a", "shortest path");
 }
 
+// Spec: scenario.md#path-1, scenario.md#path-2
 #[test]
 fn everything_of_a_lab_can_be_set_by_path_or_swept() {
     let set = with(&["switch.mid.buffer=2MiB", "router.*.replies=true", "site.b.buffer=1MB"]);

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::time::Duration;
-use weir_core::scenario::StepStart;
+use weir_core::scenario::{Overrides, StepStart, load};
 
 const LAB: &str = r#"[scenario]
 name = "s"
@@ -50,6 +50,7 @@ fn refused_set(set: &str, message: &str, help: &str) {
     assert!(good, "{set}: {all:#?}");
 }
 
+// Spec: scenario.md#file-1, scenario.md#file-2
 #[test]
 fn a_misspelt_key_is_refused_with_file_line_column_caret_and_the_nearest_name() {
     let text = whole().replace("rtt =", "rtr =");
@@ -62,6 +63,7 @@ fn a_misspelt_key_is_refused_with_file_line_column_caret_and_the_nearest_name() 
     );
 }
 
+// Spec: scenario.md#file-1
 #[test]
 fn every_problem_is_reported_and_not_only_the_first() {
     let text = whole()
@@ -72,6 +74,7 @@ fn every_problem_is_reported_and_not_only_the_first() {
     assert_eq!(lines, [2, 14, 20]);
 }
 
+// Spec: scenario.md#file-3
 #[test]
 fn units_are_mandatory_and_plain_numbers_stay_plain() {
     refused(&whole().replace("\"2s\"", "2"), "expected a time with its unit", "");
@@ -81,6 +84,7 @@ fn units_are_mandatory_and_plain_numbers_stay_plain() {
     refused(&whole().replace("hosts = 3", "hosts = 3.0"), "expected a whole number", "");
 }
 
+// Spec: scenario.md#file-4
 #[test]
 fn names_follow_the_rule_wherever_they_are_given() {
     for bad in ["../../x", "<script>", "-oProxyCommand=x", "A", "", "x_y", "é", &"x".repeat(64)] {
@@ -92,6 +96,7 @@ fn names_follow_the_rule_wherever_they_are_given() {
     plan(&whole().replace("name = \"s\"", &format!("name = \"{}\"", "x".repeat(63))));
 }
 
+// Spec: scenario.md#file-4
 #[test]
 fn two_of_a_name_are_refused() {
     refused(&format!("{}{STEP}", whole()), "two steps are called \"x\"", "");
@@ -99,6 +104,7 @@ fn two_of_a_name_are_refused() {
     refused(&format!("{}[[case]]\nname = \"c\"\n[[case]]\nname = \"c\"\n", whole()), "two cases", "");
 }
 
+// Spec: scenario.md#file-2
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
     refused(&whole().replace("\"stream\"", "\"burst\""), "workload \"burst\": not yet", "latency");
@@ -106,6 +112,7 @@ fn keys_of_later_versions_are_refused_by_name() {
     refused(&criterion("metric = \"udp.loss_ratio\"\nat_most = 0"), "metric \"udp.loss_ratio\": not yet", "");
 }
 
+// Spec: scenario.md#lab-2
 #[test]
 fn an_odd_round_trip_gives_forward_the_smaller_half() {
     let link = plan(LAB).configurations[0].topology.links[0].clone();
@@ -115,8 +122,11 @@ fn an_odd_round_trip_gives_forward_the_smaller_half() {
         "both `rtt` and `delay`",
         "one way",
     );
+    let none = plan(&LAB.replace("rtt = \"9ns\"\n", "")).configurations[0].topology.links[0].clone();
+    assert_eq!((none.forward.delay_ns, none.backward.delay_ns), (0, 0));
 }
 
+// Spec: scenario.md#file-4, scenario.md#lab-3
 #[test]
 fn defaults_are_those_of_the_design() {
     let topology = plan(&LAB.replace("name = \"wan\"\n", "").replace("hosts = 3", "access = { mtu = 9000 }"));
@@ -125,6 +135,11 @@ fn defaults_are_those_of_the_design() {
     assert_eq!((link.name.as_str(), link.mtu, link.forward.framing_bytes), ("a-b", 9000, 38));
     assert_eq!(link.forward.queue.bytes.unwrap().0, 256 * 1024);
     assert_eq!(topology.hosts.len(), 2, "one host a site");
+    let other =
+        |rate: &str| plan(&LAB.replace("rate = \"1Gbit/s\"", rate)).configurations[0].topology.clone();
+    assert_eq!(other("").links[0].forward.rate, None, "as fast as the machine");
+    let queue = other("queue = { packets = 7 }").links[0].forward.queue;
+    assert_eq!((queue.bytes, queue.packets), (None, Some(7)));
     let long = plan(&LAB.replace("9ns", "100ms"));
     assert_eq!(long.configurations[0].topology.links[0].forward.queue.bytes.unwrap().0, 12_500_000);
     let values = &plan(&whole()).configurations[0].steps[0].values;
@@ -137,6 +152,7 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(values.text("direction").as_deref(), Some("up"));
 }
 
+// Spec: scenario.md#lab-3
 #[test]
 fn the_default_queue_is_that_of_the_topology_itself() {
     let topology = &plan(&LAB.replace("9ns", "100ms")).configurations[0].topology;
@@ -144,6 +160,7 @@ fn the_default_queue_is_that_of_the_topology_itself() {
     assert_eq!(topology.links[0].forward.queue, topology.default_queue(rate));
 }
 
+// Spec: scenario.md#step-1, scenario.md#step-2
 #[test]
 fn hosts_are_paired_one_with_one_or_each_with_all() {
     let pairs = |from: &str, to: &str, more: &str| {
@@ -171,6 +188,7 @@ fn sites_without_a_path_between_a_steps_hosts_are_refused() {
     refused(&text, "no path from site \"a\" to site \"b\"", "[[lab.link]]");
 }
 
+// Spec: scenario.md#step-3
 #[test]
 fn steps_follow_each_other_unless_they_say_otherwise() {
     let more = |line: &str| {
@@ -189,6 +207,7 @@ fn steps_follow_each_other_unless_they_say_otherwise() {
     refused(&more("at = \"1s\"\nafter = \"x\""), "both `after` and `at`", "");
 }
 
+// Spec: scenario.md#step-4, scenario.md#step-5
 #[test]
 fn a_step_says_when_it_ends_and_warms_up_for_less_than_that() {
     refused(&whole().replace("duration = \"2s\"\n", ""), "does not say when it ends", "duration");
@@ -199,6 +218,7 @@ fn a_step_says_when_it_ends_and_warms_up_for_less_than_that() {
     );
 }
 
+// Spec: scenario.md#path-1, scenario.md#path-4
 #[test]
 fn a_set_reaches_everything_by_name_and_says_what_it_does_not() {
     let of = |sets: &[&str]| plan_with(&whole(), sets, false).configurations.remove(0);
@@ -233,6 +253,7 @@ fn a_set_reaches_everything_by_name_and_says_what_it_does_not() {
     assert_eq!(origin, "--set link.wan.rtt=5");
 }
 
+// Spec: scenario.md#path-4
 #[test]
 fn a_bare_key_of_several_steps_lists_them() {
     let text = format!("{}{}", whole(), STEP.replace("\"x\"", "\"y\""));
@@ -241,6 +262,7 @@ fn a_bare_key_of_several_steps_lists_them() {
     plan_with(&text, &["step.*.duration=1s"], false);
 }
 
+// Spec: scenario.md#path-2, scenario.md#point-1, scenario.md#point-2, scenario.md#point-4
 #[test]
 fn a_sweep_reaches_the_lab_and_its_dimensions_are_called_by_their_last_word() {
     let swept = plan(&format!(
@@ -253,8 +275,50 @@ fn a_sweep_reaches_the_lab_and_its_dimensions_are_called_by_their_last_word() {
     assert_eq!(points, ["x/pairs=3,rtt=1ms", "x/pairs=1,rtt=1ms", "x/pairs=3,rtt=2ms", "x/pairs=1,rtt=2ms"]);
     assert_eq!(swept.configurations[3].steps[0].pairs.len(), 1);
     assert_eq!(swept.configurations[3].topology.rtt(0, 3), Some(Duration::from_millis(2)));
+    let of = |line: &str| format!("{}[sweep]\n{line}\n", whole());
+    refused(&of("\"scenario.trials\" = [1, 2]"), "is the same for the whole run", "--set");
+    let odd = plan(&of("\"step.x.tcp\" = [{ congestion = \"reno\" }]"));
+    assert_eq!(odd.configurations[0].steps[0].point, "x/tcp=__congestion___reno__");
 }
 
+// Spec: scenario.md#path-5
+#[test]
+fn a_path_may_be_written_as_nested_tables() {
+    let dotted = plan(&format!("{}[sweep]\nstep.x.streams = [1, 2]\nlink.wan.rtt = [\"1ms\"]\n", whole()));
+    let quoted =
+        plan(&format!("{}[sweep]\n\"step.x.streams\" = [1, 2]\n\"link.wan.rtt\" = [\"1ms\"]\n", whole()));
+    assert_eq!(dotted.dimensions, ["streams", "rtt"]);
+    assert_eq!(dotted.configurations, quoted.configurations);
+}
+
+// Spec: scenario.md#path-3
+#[test]
+fn the_short_form_comes_before_each_set_and_both_before_trials_and_seed() {
+    let text = format!(
+        "{}[short]\ntrials = 2\nset = {{ \"step.x.duration\" = \"3s\", \"step.x.streams\" = 2 }}\n",
+        whole()
+    );
+    let overrides = |trials, seed| Overrides {
+        sets: ["step.x.duration=4s", "scenario.trials=7", "step.x.duration=5s", "scenario.seed=8"]
+            .map(str::to_owned)
+            .to_vec(),
+        short: true,
+        trials,
+        seed,
+    };
+    let of = |trials, seed| load(&text, "test.toml", &overrides(trials, seed), &workloads()).unwrap();
+    let plan = of(None, None);
+    let values = &plan.configurations[0].steps[0].values;
+    assert_eq!(values.duration("duration"), Some(Duration::from_secs(5)));
+    assert_eq!((values.count("streams"), plan.trials, plan.seed), (Some(2), 7, 8));
+    let plan = of(Some(9), Some(10));
+    assert_eq!((plan.trials, plan.seed), (9, 10));
+    let swept = format!("{}[sweep]\n\"step.x.streams\" = [1, 2]\n", whole());
+    let refused = problems(&swept, &["step.x.streams=4"]);
+    assert!(refused[0].2.contains("`step.x.streams` is swept"), "{refused:?}");
+}
+
+// Spec: scenario.md#point-2
 #[test]
 fn two_dimensions_of_one_name_need_an_alias() {
     let clash = format!("{}[sweep]\n\"link.wan.rate\" = [\"1Gbit/s\"]\n\"site.a.access.rate\" = ", whole());
@@ -264,6 +328,7 @@ fn two_dimensions_of_one_name_need_an_alias() {
     assert_eq!(plan.configurations[1].steps[0].point, "x/port=2Gbit/s,rate=1Gbit/s");
 }
 
+// Spec: scenario.md#path-2, scenario.md#point-3
 #[test]
 fn what_a_case_sets_is_in_the_points_parameters() {
     let plan = plan(&format!(
@@ -279,6 +344,7 @@ fn what_a_case_sets_is_in_the_points_parameters() {
     refused(&clash, "which [sweep] varies", "");
 }
 
+// Spec: scenario.md#criterion-1, scenario.md#criterion-2, scenario.md#criterion-3, scenario.md#criterion-4, scenario.md#criterion-5
 #[test]
 fn a_criterion_that_selects_nothing_or_names_nothing_known_is_refused() {
     let criterion = |body: &str| format!("{}[[criterion]]\ntext = \"c\"\n{body}\n", whole());
@@ -319,13 +385,24 @@ fn a_criterion_that_selects_nothing_or_names_nothing_known_is_refused() {
     );
     refused(&criterion(&format!("{goodput}\nbetween = [\"2bit/s\", \"1bit/s\"]")), "above the second", "");
     plan(&criterion(&format!("{goodput}\nwhere = {{ streams = 1 }}\nat_most = \"1Gbit/s\"")));
+    plan(&criterion(&format!("{goodput}\nat_least = 0")));
+    let both = "of = { model = \"ceiling\" }\nminus = { model = \"ceiling\" }\nat_least = 0";
+    refused(&criterion(&format!("{goodput}\n{both}")), "reduced by `minus` or divided by `of`, not both", "");
+    let swept = format!(
+        "{}[sweep]\n\"step.x.streams\" = [1, 2]\n",
+        criterion(&format!("{goodput}\nwhere = {{ streams = 1 }}\nat_least = 0"))
+    );
+    let left = plan_with(&swept, &["sweep.streams=[2]"], false);
+    assert_eq!((left.criteria.len(), left.not_judged), (0, vec!["c".to_owned()]));
 }
 
+// Spec: scenario.md#file-5
 #[test]
 fn a_file_with_a_lab_alone_is_enough_for_a_lab() {
     let plan = plan("[[lab.site]]\nname = \"a\"\nhosts = 2\n");
     assert_eq!(plan.configurations[0].topology.hosts.len(), 2);
     assert!(plan.configurations[0].steps.is_empty());
+    refused(&whole().replace("[scenario]\nname = \"s\"\n", ""), "[scenario] lacks `name`", "");
 }
 
 #[test]

@@ -136,6 +136,7 @@ fn a_resolved_scenario_repeats_the_run() {
     repeats(RICH, &["step.last.pairs=2", "sweep.access=[\"5Gbit/s\"]"], false);
 }
 
+// Spec: scenario.md#resolved-2
 #[test]
 fn a_default_that_follows_what_is_swept_is_not_spelled_out_as_one_value() {
     let plan = plan(RICH);
@@ -145,6 +146,11 @@ fn a_default_that_follows_what_is_swept_is_not_spelled_out_as_one_value() {
         .map(|configuration| configuration.topology.links[0].forward.queue.bytes.unwrap().0)
         .collect();
     assert!(queues.len() > 2, "one for each rate and the case's own: {queues:?}");
+    let link = plan.resolved.split("[[lab.link]]").nth(1).expect("a link");
+    assert!(link.contains("between") && !link.contains("bytes ="), "{link}");
+    let resolved = common::plan(QUICKSTART).resolved;
+    assert!(!resolved.contains("trials_min"), "{resolved}");
+    assert_eq!(plan_with(&resolved, &["scenario.trials=9"], false).trials_min, 5);
 }
 
 /// Bytes of a valid scenario replaced, cut out or doubled.

@@ -157,3 +157,45 @@ fn check_trial(trial: &TrialRecord) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use std::fs::{self, File};
+    use std::io::Write;
+
+    // Spec: results.md#results-6
+    #[test]
+    fn a_folder_beyond_what_weir_writes_is_refused_or_read_in_part_and_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path().join("run");
+        sample::write(&run, &sample::summary(), 400);
+        let first = fs::read_to_string(run.join("timeline.jsonl")).unwrap();
+        let line = first.lines().next().unwrap();
+        let mut timeline = std::io::BufWriter::new(File::create(run.join("timeline.jsonl")).unwrap());
+        for _ in 0..EVENTS_MAX + 2 {
+            writeln!(timeline, "{line}").unwrap();
+        }
+        timeline.flush().unwrap();
+        let folder = Folder::read(&run).unwrap();
+        assert_eq!(folder.timeline.len(), EVENTS_MAX);
+        assert!(
+            folder.notes.iter().any(|note| note.contains("2 events beyond the first 200000")),
+            "{:?}",
+            folder.notes
+        );
+        // Holes in the files, so that nothing of that size is written.
+        let refused = |name: &str, mebibytes: u64| {
+            let path = run.join(name);
+            let kept = fs::read(&path).unwrap();
+            File::create(&path).unwrap().set_len((mebibytes << 20) + 1).unwrap();
+            let refused = Folder::read(&run).unwrap_err().to_string();
+            fs::write(&path, kept).unwrap();
+            refused
+        };
+        assert!(refused("plan.json", 64).contains("plan.json: is larger than 64 MiB"));
+        let line = refused("trials.jsonl", 256);
+        assert!(line.contains("trials.jsonl line 1") && line.contains("256 MiB"), "{line}");
+    }
+}

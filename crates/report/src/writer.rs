@@ -202,6 +202,25 @@ mod tests {
         assert_eq!(refused.source.kind(), io::ErrorKind::AlreadyExists, "{refused}");
     }
 
+    // Spec: results.md#results-1
+    #[test]
+    fn a_document_is_there_whole_or_as_it_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(folder.path()).unwrap();
+        writer.scenario_toml("first").unwrap();
+        let names = |folder: &Path| {
+            let found =
+                fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+            found.collect::<std::collections::BTreeSet<String>>()
+        };
+        let expected = ["samples.jsonl", "scenario.toml", "timeline.jsonl", "trials.jsonl"];
+        assert_eq!(names(folder.path()), expected.map(str::to_owned).into());
+        // What it is written to beside cannot be written.
+        fs::create_dir(folder.path().join("scenario.toml.partial")).unwrap();
+        assert!(writer.scenario_toml("second").unwrap_err().to_string().contains("scenario.toml"));
+        assert_eq!(fs::read_to_string(folder.path().join("scenario.toml")).unwrap(), "first");
+    }
+
     // Spec: results.md#results-2
     #[test]
     fn a_full_disk_is_reported_with_the_file_and_what_to_do() {

@@ -65,6 +65,7 @@ fn under_overload_codel_drops_first_an_interval_after_the_target_and_leaves_shor
 }
 
 // Spec: fabric.md#fabric-19
+// Spec: scenario.md#stage-2
 #[test]
 fn ports_of_one_stage_share_its_buffer_and_another_stage_has_its_own() {
     // Host 0 floods hosts 2 and 3 behind one switch, whose access links take 1 ms a packet.

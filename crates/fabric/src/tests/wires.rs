@@ -65,6 +65,7 @@ fn assert_share(what: &str, count: usize, n: usize, share: f64) {
 // Spec: fabric.md#fabric-21
 // Spec: fabric.md#fabric-22
 // Spec: fabric.md#fabric-23
+// Spec: scenario.md#impairment-2
 #[test]
 fn of_a_million_segments_each_impairment_takes_its_share() {
     const N: usize = 1_000_000;

@@ -28,6 +28,7 @@ fn count(lab: &Lab, host: usize, group: &str, name: &str) -> u64 {
 }
 
 // Spec: lab.md#lab-20
+// Spec: fabric.md#fabric-30
 #[test]
 fn tcp_over_a_corrupting_link_delivers_what_was_sent_and_its_kernel_counts_wrong_checksums() {
     if !possible() {

@@ -35,6 +35,7 @@ fn ping(lab: &Lab, arguments: &[&str]) -> String {
 }
 
 // Spec: lab.md#lab-18, lab.md#lab-19
+// Spec: fabric.md#fabric-30
 #[test]
 fn a_packet_whose_hop_limit_ends_at_a_router_is_answered_from_there_and_one_that_arrives_has_lost_two() {
     if !possible() {

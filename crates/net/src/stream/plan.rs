@@ -215,6 +215,7 @@ mod tests {
         values
     }
 
+    // Spec: scenario.md#step-5
     #[test]
     fn contradicting_keys_are_refused_by_name() {
         let second = Value::Duration(Duration::from_secs(1));
