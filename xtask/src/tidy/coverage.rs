@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 
 const PAGE: &str = "docs/coverage.md";
 
+/// What begins with one of these is a file where the page names it.
+const FOLDERS: [&str; 8] =
+    ["bench/", "crates/", "docs/", "scenarios/", "scripts/", "src/", "tests/", "xtask/"];
+
 /// How many ids each list has, counted from 01. None may vanish, and none be added here only.
 const LISTS: [(&str, u32); 10] = [
     ("S000", 40),
@@ -42,8 +46,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         if title.is_empty() {
             findings.push(Finding::fail(PAGE, index + 1, format!("{id} has no title")));
         }
-        if let Some(problem) = status_problem(tree, status) {
+        if let Some(problem) = status_problem(status) {
             findings.push(Finding::fail(PAGE, index + 1, format!("{id}: {problem}")));
+        }
+    }
+    for (index, line) in page.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        if let Some(path) = named_files(line).find(|path| !tree.has(path)) {
+            findings.push(Finding::fail(PAGE, index + 1, format!("there is no {path}")));
         }
     }
     for (list, count) in LISTS {
@@ -81,7 +90,13 @@ fn is_id(text: &str) -> bool {
         && [1, 2, 3, 5, 6].iter().all(|at| bytes[*at].is_ascii_digit())
 }
 
-fn status_problem(tree: &Tree, status: &str) -> Option<String> {
+/// Files of this repository among what stands between backticks.
+fn named_files(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)))
+}
+
+fn status_problem(status: &str) -> Option<String> {
     if status == "not yet" {
         return None;
     }
@@ -95,7 +110,7 @@ fn status_problem(tree: &Tree, status: &str) -> Option<String> {
         return Some("status must be \"scenario `scenarios/…`\", \"feature: …\", \"not yet\" or \"out of scope because …\"".to_owned());
     };
     let path = rest.split('`').next().unwrap_or_default();
-    (!(path.starts_with("scenarios/") && tree.has(path))).then(|| format!("there is no {path}"))
+    (!path.starts_with("scenarios/")).then(|| format!("{path:?} is no scenario"))
 }
 
 /// A scenario's origin is listed, and the row names that scenario back.
@@ -180,6 +195,8 @@ mod tests {
             ("out of scope because ", false),
             ("out of scope because tape is not ours", true),
             ("feature: `weir net stream`", true),
+            ("feature: `weir net stream` (`tests/none.rs`)", false),
+            ("feature: `weir net stream` (`docs/coverage.md`)", true),
             ("scenario `scenarios/none.toml`", false),
         ] {
             let text = page(&|id| row(id, if id == "E001-01" { status } else { "not yet" }));

@@ -376,6 +376,7 @@ fn a_window_asked_for_holds_after_the_first_moments_and_is_recorded() {
     assert!(derived.transport.unwrap().observed_seconds > 0.29);
 }
 
+// Spec: scenario.md#step-4
 #[test]
 fn the_steady_state_begins_and_ends_at_its_edges_even_when_nothing_comes() {
     let values = values(&[
