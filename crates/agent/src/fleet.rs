@@ -6,6 +6,8 @@ use crate::message::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -44,7 +46,11 @@ struct Agent {
     /// To the thread that speaks to it, so that an agent that does not read holds up nobody else.
     orders: Sender<Order>,
     process: Box<dyn Process>,
-    heard: Instant,
+    /// When it last said something, by the thread that listens to it: what waits in the queue is not silence, however long
+    /// nobody takes it out.
+    heard_ns: Arc<AtomicU64>,
+    /// Has said its hello. Until then it may be a process that has not got a core yet, and `launch` waits as long as it was told.
+    greeted: bool,
     /// Stands still because it was told to: its silence means nothing.
     paused: bool,
     /// Distinguishes this agent's messages from those of an earlier one on the same host.
@@ -136,7 +142,7 @@ impl Fleet {
             let refused = match event {
                 Event::Said(FromAgent::Hello { protocol, version, schema, host: report, .. }) => {
                     if let Some(agent) = self.agents.get_mut(&host) {
-                        agent.report = report;
+                        (agent.report, agent.greeted) = (report, true);
                     }
                     message::mismatch(protocol, &version, &schema, ["there", "here"])
                 }
@@ -155,7 +161,8 @@ impl Fleet {
 
     fn add(&mut self, host: &str, launched: Launched, shares_clock: bool) {
         self.generation += 1;
-        let (generation, now) = (self.generation, monotonic());
+        let generation = self.generation;
+        let heard_ns = Arc::new(AtomicU64::new(monotonic().as_ns()));
         let (orders, queue) = channel();
         let hello = ToAgent::Hello {
             protocol: PROTOCOL,
@@ -167,11 +174,13 @@ impl Fleet {
         let (input, output, events) = (launched.input, launched.output, self.events_in.clone());
         let name = host.to_owned();
         thread::spawn(move || speak(input, &queue, if shares_clock { None } else { Some(CLOCK_EVERY) }));
-        thread::spawn(move || listen(name, generation, output, &events));
+        let heard = heard_ns.clone();
+        thread::spawn(move || listen(name, generation, output, &heard, &events));
         let agent = Agent {
             orders,
             process: launched.process,
-            heard: now,
+            heard_ns,
+            greeted: false,
             paused: false,
             generation,
             report: HostReport::default(),
@@ -211,7 +220,6 @@ impl Fleet {
                     else {
                         continue; // the last words of an agent already given up
                     };
-                    agent.heard = monotonic();
                     match said {
                         Ok(FromAgent::Clock { sent_ns, heard_ns, answered_ns }) => {
                             let [sent, heard, answered] =
@@ -287,10 +295,11 @@ impl Fleet {
 
     fn silent(&self) -> Option<String> {
         let now = monotonic();
-        self.agents
-            .iter()
-            .find(|(_, agent)| !agent.paused && now.since(agent.heard) > SILENCE_MAX)
-            .map(|(host, _)| host.clone())
+        let is_silent = |agent: &Agent| {
+            let heard = Instant::from_ns(agent.heard_ns.load(Ordering::Relaxed));
+            agent.greeted && !agent.paused && now.since(heard) > SILENCE_MAX
+        };
+        self.agents.iter().find(|(_, agent)| is_silent(agent)).map(|(host, _)| host.clone())
     }
 
     /// Sends an order. An agent that cannot be written to will be reported as lost by `next`.
@@ -314,17 +323,9 @@ impl Fleet {
     pub fn signal(&mut self, host: &str, signal: Signal) -> bool {
         let Some(agent) = self.agents.get_mut(host) else { return false };
         agent.paused = signal == Signal::Stop;
-        agent.heard = monotonic();
+        agent.heard_ns.store(monotonic().as_ns(), Ordering::Relaxed);
         // It is our child and not yet reaped, so the number is still its own.
         weir_sys::process::signal(agent.process.id(), signal)
-    }
-
-    /// Resets the silence watch, after a time in which nobody listened.
-    pub fn forgive(&mut self) {
-        let now = monotonic();
-        for agent in self.agents.values_mut() {
-            agent.heard = now;
-        }
     }
 
     pub fn kill(&mut self, host: &str) {
@@ -399,7 +400,13 @@ fn speak(mut input: Box<dyn Write + Send>, orders: &Receiver<Order>, ask_every: 
     }
 }
 
-fn listen(host: String, generation: u64, output: Box<dyn Read + Send>, events: &Sender<Heard>) {
+fn listen(
+    host: String,
+    generation: u64,
+    output: Box<dyn Read + Send>,
+    heard_ns: &AtomicU64,
+    events: &Sender<Heard>,
+) {
     let mut output = BufReader::with_capacity(1 << 16, output);
     loop {
         let said = match read_frame::<FromAgent>(&mut output, FROM_AGENT_BYTES_MAX) {
@@ -407,8 +414,9 @@ fn listen(host: String, generation: u64, output: Box<dyn Read + Send>, events: &
             Ok(None) => Err("the agent ended".to_owned()),
             Err(error) => Err(format!("the agent sent what is no message: {error}")),
         };
-        let last = said.is_err();
-        if events.send(Heard { host: host.clone(), generation, at: monotonic(), said }).is_err() || last {
+        let (at, last) = (monotonic(), said.is_err());
+        heard_ns.store(at.as_ns(), Ordering::Relaxed);
+        if events.send(Heard { host: host.clone(), generation, at, said }).is_err() || last {
             return;
         }
     }

@@ -143,7 +143,6 @@ pub fn run_trial(
             }
         })
         .collect();
-    fleet.forgive();
     let begun = monotonic();
     fleet.begin_clocks(begun);
     fleet.read_clocks();

@@ -113,14 +113,21 @@ fn nowhere() -> Host {
     Host { report: HostReport::default(), abandon: || {} }
 }
 
-/// Agents that are threads; what the host named `silent`, `garbage` or `old` does is in its name.
+/// Agents that are threads; what the host named `z-slow`, `late`, `silent`, `garbage` or `old` does is in its name.
 struct Threads;
 impl Launcher for Threads {
     fn launch(&self, host: &str) -> Result<Launched, LaunchError> {
         let (orders, input) = pipe().unwrap();
         let (output, mut answers) = pipe().unwrap();
         let host = host.to_owned();
+        if host == "z-slow" {
+            thread::sleep(Duration::from_millis(3_500)); // a login on a loaded host
+        }
         thread::spawn(move || match host.as_str() {
+            "late" => {
+                thread::sleep(Duration::from_millis(3_500)); // many processes, few cores
+                serve(orders, answers, FAKES, nowhere());
+            }
             "silent" => {
                 thread::sleep(Duration::from_secs(8));
                 drop((orders, answers));
@@ -237,6 +244,19 @@ fn an_agent_of_another_version_garbage_and_silence_are_refused_with_the_reason()
     assert!(launch_alone("old").text.contains("weir is 0.0.0 there"), "{}", launch_alone("old"));
     assert!(launch_alone("garbage").text.contains("no message"), "{}", launch_alone("garbage"));
     assert!(launch_alone("silent").text.contains("no hello"), "{}", launch_alone("silent"));
+}
+
+// Spec: agent-protocol.md#agent-4
+#[test]
+fn agents_are_not_lost_while_others_are_launched_nor_before_they_have_had_their_time_to_say_hello() {
+    // The seventeenth is not among those that are launched first, which wait meanwhile.
+    let mut hosts: Vec<String> = (0..16).map(|number| format!("a-{number}")).collect();
+    hosts.push("z-slow".to_owned());
+    let mut fleet = Fleet::default();
+    let failed = fleet.launch(&Threads, &hosts, Duration::from_secs(5));
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(fleet.launch(&Threads, &["late".to_owned()], Duration::from_secs(10)).is_empty());
+    assert!(hosts.iter().all(|host| fleet.is_up(host)));
 }
 
 // Spec: agent-protocol.md#agent-3
