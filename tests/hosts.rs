@@ -368,6 +368,10 @@ warm_up = "2s"
 tcp = { congestion = "reno" }
 "#;
 
+/// Two hosts of the far side as a scenario has them.
+const HOSTS: &str = "[hosts]\ndata_ports = \"5300-5309\"\n[hosts.left-0]\naddress = \"left-0\"\n[hosts.right-0]\n\
+                     address = \"right-0\"\ndata_interface = \"eth0\"\n";
+
 /// Median round trip in seconds and total goodput in bit/s of a summary.
 fn figures(summary: &serde_json::Value) -> [f64; 2] {
     let metric = |step: &str, name: &str, statistic: &str| {
@@ -390,9 +394,7 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
     let mut far = Far::up("t-twice");
     far.serve("left-0", 22, "", &[]);
     far.serve("right-0", 22, "", &["unshare", "--time", "--monotonic", "5000", "--fork", "--kill-child"]);
-    let hosts = "[hosts]\ndata_ports = \"5300-5309\"\n[hosts.left-0]\naddress = \"left-0\"\n[hosts.right-0]\n\
-                 address = \"right-0\"\ndata_interface = \"eth0\"\n";
-    fs::write(far.path("hosts.toml"), format!("{head}{hosts}{STEPS}")).unwrap();
+    fs::write(far.path("hosts.toml"), format!("{head}{HOSTS}{STEPS}")).unwrap();
     let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
     let program = env!("CARGO_BIN_EXE_weir");
     let text = far.exec_for(
@@ -416,4 +418,66 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
     let ahead: i64 = environment["hosts"]["right-0"]["clock"]["offset_ns"].as_str().unwrap().parse().unwrap();
     assert!((ahead - 5_000_000_000_000).abs() < 500_000_000, "{environment:#}");
     assert!(of_hosts["warnings"].to_string().contains("real hosts"), "{}", of_hosts["warnings"]);
+}
+
+// Spec: results.md#results-9
+#[test]
+fn a_run_on_real_hosts_that_was_killed_is_resumed_where_it_was() {
+    let _turn = turn();
+    let mut far = Far::up("t-resume");
+    far.serve("left-0", 22, "", &[]);
+    far.serve("right-0", 22, "", &[]);
+    let head = "[scenario]\nname = \"resumed\"\nabout = \"written by a test\"\ntrials = 4\n";
+    let step = "[[step]]\nname = \"load\"\nworkload = \"stream\"\nfrom = \"left-0\"\nto = \"right-0\"\n\
+                duration = \"1200ms\"\nwarm_up = \"200ms\"\n";
+    fs::write(far.path("hosts.toml"), format!("{head}{HOSTS}{step}")).unwrap();
+    let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
+    let program = env!("CARGO_BIN_EXE_weir");
+    let near = ["lab", "exec", "t-resume", "near-0", "--root", "--"];
+    let mut first = support::start(support::weir().args(near).args([
+        program,
+        "run",
+        &file,
+        "--json",
+        "--out",
+        &out,
+        "--ssh-config",
+        &configuration,
+    ]));
+    let trials =
+        |folder: &std::path::Path| fs::read_to_string(folder.join("trials.jsonl")).unwrap_or_default();
+    let mut folder = None;
+    eventually("two trials are recorded", Duration::from_secs(60), || {
+        let of_name = fs::read_dir(far.path("results/resumed")).ok().and_then(|mut all| all.next());
+        folder = of_name.and_then(Result::ok).map(|entry| entry.path());
+        folder.as_ref().is_some_and(|folder| trials(folder).lines().count() >= 2)
+    });
+    let folder = folder.unwrap();
+    // `exec` has become the command, so this is the coordinator itself, in the middle of its next trial.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let kept = trials(&folder);
+    let kept: String = kept.split_inclusive('\n').take(2).collect();
+    for host in ["left-0", "right-0"] {
+        eventually("the killed run's agents end", Duration::from_secs(15), || far.agents_on(host).is_empty());
+    }
+    let text = far.exec_for(
+        "near-0",
+        &[program, "run", "--resume", folder.to_str().unwrap(), "--json", "--ssh-config", &configuration],
+        Duration::from_secs(90),
+    );
+    let summary: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    let point = &summary["points"][0];
+    assert_eq!((&point["trials"], &point["valid_trials"]), (&4.into(), &4.into()), "{summary:#}");
+    let all = trials(&folder);
+    assert!(all.starts_with(&kept), "what was finished has changed:\n{kept}\n{all}");
+    let numbers: Vec<u64> = all
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["trial"].as_u64().unwrap())
+        .collect();
+    assert_eq!(numbers, [0, 1, 2, 3], "each trial once");
+    let goodput = point["metrics"]["stream.total_goodput_bits_per_second"]["mean"].as_f64().unwrap();
+    assert!(goodput > 1e6, "{goodput}");
+    let timeline = fs::read_to_string(folder.join("timeline.jsonl")).unwrap();
+    assert_eq!(timeline.matches("\"event\":\"resumed\"").count(), 1);
 }

@@ -2,8 +2,9 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::lab::{NamedLab, over};
 use support::{finish_within, need_lab, ran, run, start, turn, weir};
 
@@ -119,6 +120,48 @@ fn a_port_that_is_not_there_a_lab_that_is_not_up_and_a_file_that_cannot_be_made_
     assert!(refused(&["t-refuse", "wan", "--out", "/no/such/folder/x"]).contains("/no/such/folder/x"));
     assert!(refused(&["t-refuse", "wan", "--snap", "0"]).contains("--snap 0"));
     assert!(refused(&["t-refuse", "wan", "--duration", "soon"]).contains("--duration soon"));
+}
+
+// Spec: lab.md#lab-22
+#[test]
+fn tshark_reads_the_name_of_each_packets_interface_and_when_it_was_taken_up() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-tshark", &over(LINK));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wan.pcapng");
+    let file = file.to_str().unwrap();
+    let begun = Instant::now();
+    let ports = ["link.wan.forward", "link.wan.backward", "host.left-0.access.forward"];
+    let arguments = ["lab", "capture", "t-tshark", "--out", file, "--count", "15", "--duration", "30s"];
+    let capture = start(weir().args(arguments).args(ports));
+    std::thread::sleep(Duration::from_millis(500));
+    let ping = lab.exec("left-0", &["ping", "-c", "5", "-i", "0.05", "-s", "1000", "right-0"]);
+    assert_eq!(ping.status, 0, "{}", ping.stderr);
+    let captured = ran(finish_within(capture, Duration::from_secs(40)));
+    assert_eq!(captured.status, 0, "{}", captured.stderr);
+
+    let fields = ["frame.interface_name", "frame.time_epoch", "icmp.seq", "icmp.checksum.status"];
+    let fields = fields.iter().flat_map(|field| ["-e", field]);
+    let read = Command::new("tshark").args(["-n", "-r", file, "-T", "fields"]).args(fields).output().unwrap();
+    let text = String::from_utf8(read.stdout).unwrap();
+    let mut times: BTreeMap<(u32, &str), Vec<f64>> = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split('\t').collect();
+        let [name, time, number, checksum] = words[..] else { panic!("{line}: {text}") };
+        assert_eq!(checksum, "1", "a wrong ICMP checksum: {line}");
+        times.entry((number.parse().unwrap(), name)).or_default().push(time.parse().unwrap());
+    }
+    assert_eq!(times.len(), 15, "{text}{}", String::from_utf8_lossy(&read.stderr));
+    for echo in 1..=5 {
+        // The access link takes 1,066 bytes up at once, sends them in 8.5 µs and delivers them 20 µs later to the switch, where
+        // the wide link is idle: to the nanosecond the model's, whenever the capture was written.
+        let at = |port| times[&(echo, port)][0];
+        let [forward, backward, access] = ports.map(at);
+        assert!((forward - access - 28.528e-6).abs() < 2e-9, "{} s", forward - access);
+        assert!(backward - forward > 5e-3, "{} s to the other side", backward - forward);
+        assert!(access > 0.0 && access < begun.elapsed().as_secs_f64() + 30.0, "{access} s");
+    }
 }
 
 // Spec: lab.md#lab-22

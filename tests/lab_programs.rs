@@ -113,6 +113,18 @@ fn two_labs_with_the_same_addresses_do_not_meet_and_a_name_is_taken_once() {
     assert!(names.contains("t-one") && names.contains("t-two"), "{names}");
 }
 
+const DAEMON: &str = "
+import os
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.chdir('/')
+os.closerange(0, 256)
+os.execlp('sleep', 'sleep', '4321.5')
+";
+
 #[test]
 fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
     need_lab();
@@ -126,8 +138,15 @@ fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
     eventually("the detached sleep runs", Duration::from_secs(5), || {
         !support::processes_with("sleep 1234.5").is_empty()
     });
+    // As daemons do: two forks, a session of its own, no descriptor of ours, and a parent that is init.
+    assert_eq!(lab.exec("cern-0", &["python3", "-c", DAEMON]).status, 0);
+    eventually("the daemon runs", Duration::from_secs(5), || {
+        !support::processes_with("sleep 4321.5").is_empty()
+    });
     assert_eq!(run(&["lab", "down", "t-exec"]).status, 0);
-    assert!(support::processes_with("sleep 1234.5").is_empty(), "a detached program outlived its lab");
+    for left in ["sleep 1234.5", "sleep 4321.5"] {
+        assert!(support::processes_with(left).is_empty(), "{left}: a detached program outlived its lab");
+    }
     eventually("its namespaces go", Duration::from_secs(5), || namespaces().is_subset(&before));
     assert_eq!(run(&["lab", "down", "--all"]).status, 0, "nothing to take down is done");
 }

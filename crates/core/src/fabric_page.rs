@@ -29,7 +29,7 @@ pub mod header {
     pub const CPU_NS: usize = 8;
     /// Turns of the loop.
     pub const TURNS: usize = 9;
-    /// Answers that routers sent: each is one more packet inside for one that was dropped.
+    /// Answers that routers sent: each is one more packet inside for one that was dropped, or had reached the router.
     pub const ANSWERED: usize = 10;
 }
 
