@@ -1,14 +1,13 @@
 //! `weir check`: validates a scenario, prints the plan, and starts nothing.
 
-use super::run::read_scenario;
+use super::scenario_file::{self, Changes};
 use crate::registry;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::model;
-use weir_core::scenario::{self, Bound, Configuration, Overrides, Plan, ScenarioErrors, Step, StepStart};
+use weir_core::scenario::{Bound, Configuration, Plan, ScenarioErrors, Step, StepStart};
 use weir_core::units::human;
 use weir_core::{Bytes, Value as Parameter};
 use weir_seams::workload::Estimate;
@@ -24,21 +23,11 @@ Exit status: 0 the scenario is good, 2 it is not.")]
 pub struct Args {
     /// Scenario file (TOML)
     file: PathBuf,
-    /// Check the scenario's short form
-    #[arg(long)]
-    short: bool,
+    #[command(flatten)]
+    changes: Changes,
     /// Print the plan (or the problems) as one JSON document
     #[arg(long)]
     json: bool,
-    /// Change a value: step.NAME.key, link.NAME.key, site.NAME.key, sweep.DIMENSION, … (repeatable)
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    sets: Vec<String>,
-    /// Seed of everything random
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Repetitions of each point
-    #[arg(long)]
-    trials: Option<u32>,
 }
 
 /// Points listed on a terminal; `--json` has all.
@@ -49,17 +38,12 @@ const CYCLES_MIN: f64 = 4.0;
 const RATE_SECONDS_MIN: f64 = 10.0;
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let overrides =
-        Overrides { sets: args.sets.clone(), trials: args.trials, seed: args.seed, short: args.short };
-    let text = read_scenario(&args.file)?;
-    let file = args.file.display().to_string();
-    let plan = match scenario::load(&text, &file, &overrides, &registry::workload_schemas()) {
+    let plan = match scenario_file::load(&args.file, &args.changes.overrides())? {
         Ok(plan) => plan,
         Err(errors) => {
             if args.json {
                 println!("{}", serde_json::to_string_pretty(&problems_json(&errors))?);
             }
-            eprintln!("{}", errors.render(std::io::stderr().is_terminal()));
             return Ok(2);
         }
     };

@@ -1,7 +1,7 @@
 //! `weir lab`: emulated networks for any program.
 
 use super::capture;
-use super::run::load_plan;
+use super::scenario_file;
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -134,10 +134,7 @@ fn up(args: &Up) -> anyhow::Result<i32> {
 
 /// The lab of a scenario: that of its first configuration. `Err` is the exit status after the problems were printed.
 fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topology, i32>> {
-    let plan = match load_plan(path, overrides)? {
-        Ok(plan) => plan,
-        Err(status) => return Ok(Err(status)),
-    };
+    let Ok(plan) = scenario_file::load(path, overrides)? else { return Ok(Err(2)) };
     let file = path.display();
     let Some(first) = plan.configurations.first() else { bail!("{file}: there is no lab to build") };
     if first.hosts.is_some() {

@@ -18,6 +18,8 @@ mod new;
 mod report;
 #[cfg(feature = "lab")]
 mod run;
+#[cfg(feature = "lab")]
+mod scenario_file;
 
 use clap::{Parser, Subcommand};
 

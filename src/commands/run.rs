@@ -2,6 +2,7 @@
 
 #[cfg(feature = "parquet")]
 use crate::commands::export;
+use crate::commands::scenario_file::{self, Changes};
 use crate::registry;
 use crate::run::campaign::{Campaign, planned_time};
 use crate::run::needs;
@@ -39,62 +40,24 @@ pub struct Args {
     /// Folder for results: DIR/NAME/UTC-TIME-ID
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
-    /// Run the scenario's short form, at most 60 s
-    #[arg(long)]
-    short: bool,
+    #[command(flatten)]
+    changes: Changes,
     /// Print the summary document on standard output and nothing else
     #[arg(long)]
     json: bool,
-    /// Change a value: step.NAME.key, link.NAME.key, site.NAME.key, sweep.DIMENSION, … (repeatable)
-    #[arg(long = "set", value_name = "PATH=VALUE")]
-    sets: Vec<String>,
     /// Go on with a run that was cut short, at its first missing trial: its results folder
     #[arg(long, value_name = "DIR")]
     resume: Option<PathBuf>,
-    /// Seed of everything random
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Repetitions of each point
-    #[arg(long)]
-    trials: Option<u32>,
     /// Configuration of the ssh client for [hosts], instead of ~/.ssh/config
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<PathBuf>,
 }
 
-/// Reads a scenario file whole, refusing what cannot be one.
-pub fn read_scenario(path: &Path) -> anyhow::Result<String> {
-    const BYTES_MAX: u64 = scenario::FILE_BYTES_MAX as u64;
-    let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot open the scenario {shown}"))?;
-    let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read the scenario {shown}"))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        bail!("{shown} is larger than 16 MiB; a scenario is a few kilobytes of TOML");
-    }
-    String::from_utf8(bytes).with_context(|| format!("{shown} is not UTF-8 text; a scenario is a TOML file"))
-}
-
-/// Loads a plan, or prints every problem found, with its place, and gives the exit status.
-pub fn load_plan(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, i32>> {
-    let text = read_scenario(path)?;
-    match scenario::load(&text, &path.display().to_string(), overrides, &registry::workload_schemas()) {
-        Ok(plan) => Ok(Ok(plan)),
-        Err(errors) => {
-            eprintln!("{}", errors.render(std::io::stderr().is_terminal()));
-            Ok(Err(2))
-        }
-    }
-}
-
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let overrides =
-        Overrides { sets: args.sets.clone(), trials: args.trials, seed: args.seed, short: args.short };
+    let overrides = args.changes.overrides();
     let Some(file) = &args.file else {
         let directory = args.resume.as_deref().context("give a scenario file, or --resume DIR")?;
-        if args.short {
+        if args.changes.short {
             bail!("--short belongs to a scenario file; {} holds the form that was run", directory.display());
         }
         return resume(args, directory, &directory.join("scenario.toml"), &overrides);
@@ -102,10 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     if let Some(directory) = &args.resume {
         return resume(args, directory, file, &overrides);
     }
-    let plan = match load_plan(file, &overrides)? {
-        Ok(plan) => plan,
-        Err(status) => return Ok(status),
-    };
+    let Ok(plan) = scenario_file::load(file, &overrides)? else { return Ok(2) };
     let total = planned_time(registry::workloads(), &plan, &BTreeSet::new())?;
     needs::probe(needed(&plan))?;
     let (program, key) = (program()?, random_hex(32)?);
@@ -120,16 +80,13 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
 
 /// Goes on with the run in `directory`, as long as `file` with `overrides` is that run.
 fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> anyhow::Result<i32> {
-    if !args.sets.is_empty() {
+    if !args.changes.sets.is_empty() {
         bail!(
             "--set makes another run; a run is resumed as it was begun: leave --set out, or start a run of its own"
         );
     }
     let interrupted = Interrupted::read(directory)?;
-    let plan = match load_plan(file, overrides)? {
-        Ok(plan) => plan,
-        Err(status) => return Ok(status),
-    };
+    let Ok(plan) = scenario_file::load(file, overrides)? else { return Ok(2) };
     let again = scenario::load(
         &interrupted.scenario_toml,
         &directory.join("scenario.toml").display().to_string(),

@@ -110,21 +110,8 @@ impl<'a> Campaign<'a> {
         writer.metrics(&crate::registry::metrics())?;
         let environment = environment::read(environment::WATCHED);
         writer.environment(&environment::with_lab(&environment, &[]))?;
-        Ok(Campaign {
-            plan,
-            workloads,
-            program,
-            key,
-            writer,
-            environment,
-            stage: None,
-            next_task: 1,
-            ssh_configuration: None,
-            finished: BTreeSet::new(),
-            resumed: false,
-            records: Vec::new(),
-            warnings: planned_warnings(plan, &plan.not_judged),
-        })
+        let warnings = planned_warnings(plan, &plan.not_judged);
+        Ok(Campaign { warnings, ..Campaign::before(plan, workloads, program, key, writer, environment) })
     }
 
     /// Goes on with a run that was cut short, whose plan is this one (`resume::difference`). What its folder holds of trials
@@ -167,7 +154,20 @@ impl<'a> Campaign<'a> {
             text: format!("the run is resumed; {} of its {all} trials are there already", finished.len()),
             data,
         })?;
-        Ok(Campaign {
+        let begun = Campaign::before(plan, workloads, program, key, writer, environment);
+        Ok(Campaign { finished, resumed: true, records, warnings, ..begun })
+    }
+
+    /// Before its first trial, with nothing up.
+    fn before(
+        plan: &'a Plan,
+        workloads: &'static [WorkloadEntry],
+        program: PathBuf,
+        key: String,
+        writer: Writer,
+        environment: serde_json::Map<String, serde_json::Value>,
+    ) -> Self {
+        Campaign {
             plan,
             workloads,
             program,
@@ -177,11 +177,11 @@ impl<'a> Campaign<'a> {
             stage: None,
             next_task: 1,
             ssh_configuration: None,
-            finished,
-            resumed: true,
-            records,
-            warnings,
-        })
+            finished: BTreeSet::new(),
+            resumed: false,
+            records: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     pub fn writer(&mut self) -> &mut Writer {

@@ -201,17 +201,12 @@ fn so_far(folder: &Folder) -> Html {
             *entry = (entry.0.min(low), entry.1.max(high));
         }
         let planned = folder.plan.as_ref().map_or(point.trials.len(), |plan| plan.trials as usize);
+        let begin = |out: &mut Html| {
+            put!(out, "<tr><td>", T(point.id), "<td class=n>", valid.len(), " of ", planned);
+        };
         if extremes.is_empty() {
-            put!(
-                &mut out,
-                "<tr><td>",
-                T(point.id),
-                "<td class=n>",
-                valid.len(),
-                " of ",
-                planned,
-                "<td class=quiet>not reached<td class=n>–<td class=n>–\n"
-            );
+            begin(&mut out);
+            put!(&mut out, "<td class=quiet>not reached<td class=n>–<td class=n>–\n");
         }
         for (metric, (low, high)) in extremes {
             rows += 1;
@@ -219,17 +214,8 @@ fn so_far(folder: &Folder) -> Html {
                 break;
             }
             let unit = folder.definition(metric).map_or("", |it| it.unit.as_str());
-            put!(
-                &mut out,
-                "<tr><td>",
-                T(point.id),
-                "<td class=n>",
-                valid.len(),
-                " of ",
-                planned,
-                "<td>",
-                T(metric)
-            );
+            begin(&mut out);
+            put!(&mut out, "<td>", T(metric));
             put!(&mut out, "<td class=n>", T(human(low, unit)), "<td class=n>", T(human(high, unit)), "\n");
         }
     }
