@@ -263,7 +263,7 @@ fn a_host_behind_another_is_reached_through_it() {
 }
 
 // Spec: agent-protocol.md#lost-1
-// Spec: agent-protocol.md#lost-2
+// Spec: agent-protocol.md#lost-2, agent-protocol.md#lost-3
 #[test]
 fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_left_behind() {
     let _turn = turn();
@@ -276,6 +276,7 @@ fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_l
     let (mut fleet, failed) = launch(&launcher, &hosts);
     assert!(failed.is_empty(), "{failed:?}");
     let mut cut_at = None;
+    let before = weir_sys::clock::monotonic();
     let (results, ended) = stream(&mut fleet, &["right-0", "near-0"], 8_000, || {
         let (_, session) = far.agents_on("right-0")[0];
         kill(session);
@@ -285,6 +286,8 @@ fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_l
     assert!(failure.contains("right-0") && failure.contains("the agent ended"), "{failure}");
     assert!(ended - cut_at.unwrap() < Duration::from_secs(5), "{:?}", ended - cut_at.unwrap());
     assert_eq!(results[1].failure, None, "the next step was drawn in");
+    let clock = fleet.clock_over("right-0", before, weir_sys::clock::monotonic());
+    assert!(!fleet.is_up("right-0") && clock.is_some(), "what it measured until then has lost its times");
     eventually("the agent there ends", Duration::from_secs(3), || far.agents_on("right-0").is_empty());
     // The next trial has its agent back. This time the path dies without a word.
     assert!(fleet.launch(&launcher, &names(&hosts), HELLO_MAX).is_empty());

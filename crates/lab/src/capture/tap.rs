@@ -201,3 +201,86 @@ impl Tap {
         *self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Outcome;
+    use super::super::pcapng::Statistics;
+    use super::super::writer::Output;
+    use super::*;
+    use std::io::{self, Write};
+
+    /// A file in memory, and how writing it went.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<(Vec<u8>, Option<Outcome>)>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().0.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Output for Memory {
+        fn is_closed(&mut self) -> bool {
+            false
+        }
+        fn finish(self: Box<Self>, outcome: &Outcome) {
+            self.0.lock().unwrap().1 = Some(outcome.clone());
+        }
+    }
+
+    /// `count` packets of 8,000 bytes on one link, all of them before the writer takes the first.
+    fn captured(count: u64) -> (Vec<u8>, Outcome, Vec<u8>) {
+        let request = Request {
+            ports: vec!["link.wan.forward".to_owned()],
+            snap_bytes: None,
+            count: None,
+            duration_ns: None,
+            epoch: Epoch::Lab,
+        };
+        let names = request.ports.clone();
+        let (mut tap, writer) = pair(&request, &[0], &names, Instant::ZERO, Instant::ZERO, 0);
+        let packet = vec![0x45; 8_000];
+        for number in 0..count {
+            let record = Record {
+                link: 0,
+                at: Instant::from_ns(number),
+                pieces: [&packet, &[]],
+                unfinished: None,
+                comment: None,
+            };
+            tap.record(&record);
+        }
+        tap.end(Instant::from_ns(count));
+        let memory = Memory::default();
+        writer.run(Box::new(memory.clone()));
+        let (bytes, outcome) = memory.0.lock().unwrap().clone();
+        let outcome = outcome.expect("the writer says how it went");
+        let mut tail = Vec::new();
+        let statistics =
+            Statistics { interface: 0, start_ns: 0, end_ns: count, received: count, dropped: outcome.lost };
+        pcapng::statistics(&mut tail, &statistics);
+        (bytes, outcome, tail)
+    }
+
+    // Spec: lab.md#lab-23
+    #[test]
+    fn what_a_writer_that_falls_behind_has_no_room_for_is_left_out_counted_and_said() {
+        let (bytes, outcome, tail) = captured(100);
+        assert_eq!(outcome, Outcome { packets: 100, lost: 0, error: None });
+        assert!(bytes.ends_with(&tail));
+
+        // Nobody took a batch while these came, so recording them has not waited for anybody.
+        let (bytes, outcome, tail) = captured(6_000);
+        assert_eq!(outcome.packets + outcome.lost, 6_000);
+        assert_eq!(outcome.error, None);
+        // Batches are a little over 64 KiB: nine of these packets.
+        assert_eq!(outcome.packets, 9 * BATCHES as u64, "room for 32 MiB and a little more");
+        assert!(bytes.len() > 32 << 20 && bytes.len() < 40 << 20, "{} bytes", bytes.len());
+        assert!(bytes.ends_with(&tail), "the statistics name what is missing");
+    }
+}
