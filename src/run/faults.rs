@@ -333,15 +333,7 @@ mod tests {
     use weir_core::schedule::Match;
 
     fn two_hosts() -> Topology {
-        let access = weir_core::topology::Access {
-            rate: None,
-            delay_ns: 0,
-            loss: 0.0,
-            impairments: Default::default(),
-            mtu: 1500,
-            queue: None,
-            framing_bytes: 38,
-        };
+        let access = weir_core::topology::Access::default();
         let host =
             |name: &str| weir_core::topology::Host { name: name.to_owned(), site: 0, access: access.clone() };
         Topology { hosts: vec![host("a-0"), host("a-1")], ..Topology::default() }

@@ -111,6 +111,21 @@ pub struct Access {
     pub framing_bytes: u32,
 }
 
+/// What the language means where nothing is said: as fast as the machine, no delay, MTU 1500 and Ethernet's framing.
+impl Default for Access {
+    fn default() -> Self {
+        Access {
+            rate: None,
+            delay_ns: 0,
+            loss: 0.0,
+            impairments: Impairments::default(),
+            mtu: 1500,
+            queue: None,
+            framing_bytes: ETHERNET_FRAMING_BYTES,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     pub name: String,
@@ -135,6 +150,20 @@ pub struct Direction {
     /// Always resolved: the default is one bandwidth-delay product of the longest path, at least 256 KiB.
     pub queue: Queue,
     pub framing_bytes: u32,
+}
+
+/// As fast as the machine, no delay, Ethernet's framing, and a queue without a limit: the default one depends on the topology.
+impl Default for Direction {
+    fn default() -> Self {
+        Direction {
+            rate: None,
+            delay_ns: 0,
+            loss: 0.0,
+            impairments: Impairments::default(),
+            queue: Queue::drop_tail(None, None),
+            framing_bytes: ETHERNET_FRAMING_BYTES,
+        }
+    }
 }
 
 /// What a wire does to packets beside delay and independent loss; nothing by default.
@@ -599,22 +628,13 @@ pub mod sample {
 
     /// Two sites of one host each, 10 Gbit/s access with 20 µs, one link.
     pub fn two_sites(rate: u64, rtt: Duration, mtu: u32) -> Topology {
-        let access = Access {
-            rate: Some(BitsPerSecond(10_000_000_000)),
-            delay_ns: 20_000,
-            loss: 0.0,
-            impairments: Impairments::default(),
-            mtu,
-            queue: None,
-            framing_bytes: ETHERNET_FRAMING_BYTES,
-        };
+        let access =
+            Access { rate: Some(BitsPerSecond(10_000_000_000)), delay_ns: 20_000, mtu, ..Access::default() };
         let direction = Direction {
             rate: Some(BitsPerSecond(rate)),
             delay_ns: u64::try_from(rtt.as_nanos()).unwrap() / 2,
-            loss: 0.0,
-            impairments: Impairments::default(),
             queue: Queue::drop_tail(Some(Bytes(2 << 20)), None),
-            framing_bytes: ETHERNET_FRAMING_BYTES,
+            ..Direction::default()
         };
         let site = |name: &str| Site::new(name, TcpProfile::Modern);
         let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };

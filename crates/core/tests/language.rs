@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use std::time::Duration;
 use weir_core::scenario::{Overrides, StepStart, load};
+use weir_core::topology::Access;
 
 const LAB: &str = r#"[scenario]
 name = "s"
@@ -135,6 +136,7 @@ fn defaults_are_those_of_the_design() {
     assert_eq!((link.name.as_str(), link.mtu, link.forward.framing_bytes), ("a-b", 9000, 38));
     assert_eq!(link.forward.queue.bytes.unwrap().0, 256 * 1024);
     assert_eq!(topology.hosts.len(), 2, "one host a site");
+    assert_eq!(plan(LAB).configurations[0].topology.hosts[0].access, Access::default());
     let other =
         |rate: &str| plan(&LAB.replace("rate = \"1Gbit/s\"", rate)).configurations[0].topology.clone();
     assert_eq!(other("").links[0].forward.rate, None, "as fast as the machine");

@@ -3,9 +3,7 @@
 
 use std::time::Instant as Clock;
 use weir_core::schedule::Protocol;
-use weir_core::topology::{
-    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
-};
+use weir_core::topology::{Access, Direction, Host, Link, Queue, Site, TcpProfile, Topology};
 use weir_core::{BitsPerSecond, Bytes, Instant};
 use weir_fabric::{Action, Fabric, Network, PacketMeta};
 
@@ -80,19 +78,10 @@ fn topology(trunk: u64, loss: f64) -> Topology {
         rate: Some(BitsPerSecond(trunk)),
         delay_ns: 8_000_000,
         loss,
-        impairments: Impairments::default(),
         queue: Queue::drop_tail(Some(Bytes(16 << 20)), None),
-        framing_bytes: ETHERNET_FRAMING_BYTES,
+        ..Direction::default()
     };
-    let access = Access {
-        rate: Some(BitsPerSecond(10_000_000_000)),
-        delay_ns: 20_000,
-        loss: 0.0,
-        impairments: Impairments::default(),
-        mtu: 1500,
-        queue: None,
-        framing_bytes: ETHERNET_FRAMING_BYTES,
-    };
+    let access = Access { rate: Some(BitsPerSecond(10_000_000_000)), delay_ns: 20_000, ..Access::default() };
     let site = |name: &str| Site::new(name, TcpProfile::Modern);
     Topology {
         sites: vec![site("left"), site("right")],

@@ -66,15 +66,7 @@ mod tests {
     // Spec: lab.md#lab-1
     #[test]
     fn every_address_of_a_lab_is_one_stations_and_the_next_one_is_nobodys() {
-        let access = Access {
-            rate: None,
-            delay_ns: 0,
-            loss: 0.0,
-            impairments: weir_core::topology::Impairments::default(),
-            mtu: 1500,
-            queue: None,
-            framing_bytes: 38,
-        };
+        let access = Access::default();
         let mut router = Site::new("r", TcpProfile::Stock);
         router.stage = Stage::Router { replies: true };
         let mut topology = Topology {

@@ -6,7 +6,7 @@ use super::plan::RealHost;
 use super::reader::{Context, Hop, Reader, check_name};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
-use crate::topology::{Access, ETHERNET_FRAMING_BYTES, Host, Impairments, Site, TcpProfile, Topology};
+use crate::topology::{Access, Host, Site, TcpProfile, Topology};
 use std::collections::BTreeMap;
 
 /// Largest IP packet assumed of a real host's interface, in bytes; nothing is emulated by it.
@@ -114,15 +114,7 @@ fn topology_of(found: &[(&str, u64, RealHost)]) -> Topology {
         if topology.sites.last().is_none_or(|last| last.name != *site) {
             topology.sites.push(Site::new(site, TcpProfile::Stock));
         }
-        let access = Access {
-            rate: None,
-            delay_ns: 0,
-            loss: 0.0,
-            impairments: Impairments::default(),
-            mtu: REAL_MTU,
-            queue: None,
-            framing_bytes: ETHERNET_FRAMING_BYTES,
-        };
+        let access = Access { mtu: REAL_MTU, ..Access::default() };
         topology.hosts.push(Host { name: host.name.clone(), site: topology.sites.len() - 1, access });
     }
     topology

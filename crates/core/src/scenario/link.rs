@@ -72,14 +72,7 @@ pub(super) fn read_links(context: &Context<'_>, lab: &Table, topology: &mut Topo
         let directions = DIRECTIONS.map(|key| direction_table(&reader, key));
         let [forward, backward] = [0, 1].map(|side| {
             let read = read_direction(problems, &reader, &directions[side], delays[side]);
-            read.unwrap_or_else(|| Direction {
-                rate: None,
-                delay_ns: 0,
-                loss: 0.0,
-                impairments: Default::default(),
-                queue: Queue::drop_tail(None, None),
-                framing_bytes: 0,
-            })
+            read.unwrap_or_default()
         });
         let link = Link { name, between, forward, backward, mtu };
         drafts.push(Draft { link, path, at, what: reader.what.clone(), directions });

@@ -43,26 +43,11 @@ pub fn meta(to: usize, segments: u16, segment_bytes: u16, last_bytes: u16) -> Pa
 }
 
 pub fn access(rate: Option<u64>, delay_ns: u64) -> Access {
-    Access {
-        rate: rate.map(BitsPerSecond),
-        delay_ns,
-        loss: 0.0,
-        impairments: Impairments::default(),
-        mtu: 9000,
-        queue: None,
-        framing_bytes: ETHERNET_FRAMING_BYTES,
-    }
+    Access { rate: rate.map(BitsPerSecond), delay_ns, mtu: 9000, ..Access::default() }
 }
 
 pub fn direction(rate: Option<u64>, delay_ns: u64) -> Direction {
-    Direction {
-        rate: rate.map(BitsPerSecond),
-        delay_ns,
-        loss: 0.0,
-        impairments: Impairments::default(),
-        queue: Queue::drop_tail(None, None),
-        framing_bytes: ETHERNET_FRAMING_BYTES,
-    }
+    Direction { rate: rate.map(BitsPerSecond), delay_ns, ..Direction::default() }
 }
 
 /// Two sites with one host each: links 0 to 3 are the hosts' own, 4 runs from left to right, 5 back.

@@ -1,9 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::fabric_page::{LINK_WORDS, link_start};
-use weir_core::topology::{
-    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
-};
+use weir_core::topology::{Access, Direction, Host, Link, Queue, Site, TcpProfile, Topology};
 use weir_core::{BitsPerSecond, Bytes};
 use weir_lab::{Lab, Options};
 
@@ -27,22 +25,12 @@ pub fn start(topology: &Topology) -> Lab {
 
 /// Two sites with one host each, 10 Gbit/s access with 20 µs, one link between.
 pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
-    let access = Access {
-        rate: rate.map(BitsPerSecond),
-        delay_ns: 0,
-        loss: 0.0,
-        impairments: Impairments::default(),
-        mtu,
-        queue: None,
-        framing_bytes: ETHERNET_FRAMING_BYTES,
-    };
+    let access = Access { rate: rate.map(BitsPerSecond), mtu, ..Access::default() };
     let direction = Direction {
         rate: rate.map(BitsPerSecond),
         delay_ns: rtt.as_nanos() as u64 / 2,
-        loss: 0.0,
-        impairments: Impairments::default(),
         queue: Queue::drop_tail(Some(Bytes(4 << 20)), None),
-        framing_bytes: ETHERNET_FRAMING_BYTES,
+        ..Direction::default()
     };
     let site = |name: &str| Site::new(name, TcpProfile::Modern);
     let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };

@@ -66,22 +66,12 @@ fn map(value: Value) -> Map<String, Value> {
 }
 
 pub(crate) fn topology() -> Topology {
-    let access = Access {
-        rate: Some(BitsPerSecond(10_000_000_000)),
-        delay_ns: 20_000,
-        loss: 0.0,
-        impairments: Impairments::default(),
-        mtu: 1500,
-        queue: None,
-        framing_bytes: ETHERNET_FRAMING_BYTES,
-    };
+    let access = Access { rate: Some(BitsPerSecond(10_000_000_000)), delay_ns: 20_000, ..Access::default() };
     let direction = Direction {
         rate: Some(BitsPerSecond(1_000_000_000)),
         delay_ns: 8_000_000,
-        loss: 0.0,
-        impairments: Impairments::default(),
         queue: Queue::drop_tail(Some(Bytes(2 << 20)), None),
-        framing_bytes: ETHERNET_FRAMING_BYTES,
+        ..Direction::default()
     };
     let site = |name: &str| Site::new(name, TcpProfile::Modern);
     let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
