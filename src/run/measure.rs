@@ -73,6 +73,9 @@ impl Measured<'_> {
         if let Some(busy) = self.fabric_busy() {
             row("trial", "fabric.busy_ratio", busy);
         }
+        if let Some(looking) = self.fabric_looking() {
+            row("trial", "fabric.looking_ratio", looking);
+        }
         if let Some(idle) = self.machine_idle() {
             row("trial", "machine.busy_ratio", 1.0 - idle);
         }
@@ -123,6 +126,7 @@ impl Measured<'_> {
                 lateness_seconds_least: lateness(fabric_page::lateness_quantile_least_ns),
                 one_way_seconds: if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 },
                 fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
+                fabric_looking_ratio: self.fabric_looking().unwrap_or(0.0),
                 fabric_wait_ratio: self.fabric_waited().unwrap_or(0.0),
                 stolen_ratio: self.machine_stolen().unwrap_or(0.0),
                 machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
@@ -230,6 +234,12 @@ impl Measured<'_> {
     fn fabric_busy(&self) -> Option<f64> {
         let (busy, seconds) = growth(self.find("process.fabric", "cpu.process_seconds")?, self.steady)?;
         Some(busy / seconds)
+    }
+
+    /// What of it was spent looking for packets that were not there.
+    fn fabric_looking(&self) -> Option<f64> {
+        let (looked, seconds) = growth(self.find("process.fabric", "fabric.looking_seconds")?, self.steady)?;
+        Some(looked / seconds)
     }
 
     /// What it waited for a core that other programs had.

@@ -129,6 +129,8 @@ pub struct EmulatorFacts {
     pub one_way_seconds: f64,
     /// Share of the steady state that the fabric's thread spent on a CPU.
     pub fabric_busy_ratio: f64,
+    /// Share of the steady state that it looked for packets and found none: the part of the above it could have spared.
+    pub fabric_looking_ratio: f64,
     /// Share of the steady state that it could have run and waited for a CPU.
     pub fabric_wait_ratio: f64,
     /// Share of all cores' time that a hypervisor gave to others.

@@ -31,6 +31,8 @@ pub mod header {
     pub const TURNS: usize = 9;
     /// Answers that routers sent: each is one more packet inside for one that was dropped, or had reached the router.
     pub const ANSWERED: usize = 10;
+    /// Time the fabric's thread looked for packets and found none, with nothing to deliver: on a CPU, and free, ns.
+    pub const LOOKED_NS: usize = 11;
 }
 
 /// Words of a link's block. Counts are cumulative, in segments (packets on the wire) and IP bytes.

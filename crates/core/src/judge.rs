@@ -21,7 +21,8 @@ use crate::units::human;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Judges every criterion of `plan`. `metrics` are the definitions of all that may be in `records`.
-/// The run fails if one criterion fails, else is inconclusive if one is, else passes.
+/// The run fails if one criterion fails, else is inconclusive if one is, else passes. A run without criteria passes if it
+/// measured what it was to measure: `trials_min` valid trials of each point that it has records of.
 pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<CriterionResult>, Verdict) {
     let evidence = Evidence::new(records);
     let dimensions = plan.dimensions.iter().map(String::as_str).collect();
@@ -33,7 +34,10 @@ pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<C
             Judge { plan, evidence: &evidence, neighbours: &neighbours, metrics, criterion }.judge()
         })
         .collect();
-    let verdict = overall(results.iter().map(|result| result.verdict));
+    let verdict = match results.as_slice() {
+        [] if !evidence.measured(plan.trials_min) => Verdict::Inconclusive,
+        _ => overall(results.iter().map(|result| result.verdict)),
+    };
     (results, verdict)
 }
 
@@ -66,6 +70,11 @@ impl<'a> Evidence<'a> {
     }
     fn all(&self, point: &str) -> &[&'a TrialRecord] {
         self.0.get(point).map_or(&[], Vec::as_slice)
+    }
+    /// Whether each point has so many valid trials, and at least one.
+    fn measured(&self, trials_min: u32) -> bool {
+        let least = trials_min.max(1) as usize;
+        self.0.values().all(|trials| trials.iter().filter(|record| record.valid).count() >= least)
     }
     fn valid(&self, point: &str) -> Vec<&'a TrialRecord> {
         self.all(point).iter().copied().filter(|record| record.valid).collect()

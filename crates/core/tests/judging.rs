@@ -152,6 +152,18 @@ fn fewer_valid_trials_than_half_leave_it_undecided_whatever_they_say() {
     assert_eq!(verdict_of(&total("at_least = \"1bit/s\""), &[]), Verdict::Inconclusive);
 }
 
+// Spec: judging.md#verdict-5
+#[test]
+fn a_run_that_asks_for_nothing_passes_only_if_it_measured() {
+    let plan = plan(HEAD);
+    let mut records = trials("x", &[940e6; 5]);
+    assert_eq!(judge(&plan, &records, &metrics()).1, Verdict::Pass);
+    for record in &mut records[..3] {
+        record.valid = false;
+    }
+    assert_eq!(judge(&plan, &records, &metrics()).1, Verdict::Inconclusive);
+}
+
 // Spec: judging.md#pool-1
 #[test]
 fn an_invalid_trial_is_not_averaged_in() {

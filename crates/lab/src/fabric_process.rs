@@ -10,6 +10,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
+use weir_core::Instant;
 use weir_core::fabric_page::{self, header};
 use weir_fabric::Fabric;
 use weir_sys::clock::{monotonic, set_timer_slack_least};
@@ -118,8 +119,13 @@ impl Process {
     fn run(mut self) -> Result<(), String> {
         let mut ready: Vec<u64> = Vec::new();
         let mut commands_looked_for = monotonic();
+        // When the last turn began, if it did nothing but look.
+        let mut looked_from: Option<Instant> = None;
         loop {
             let before = monotonic();
+            if let Some(begun) = looked_from.take() {
+                self.shell.looked(begun, before);
+            }
             let (deliver_at, wake_at) = (self.shell.fabric.deliver_at(), self.shell.fabric.wake_at());
             let limit = self.pace.sleep(before, deliver_at, wake_at);
             self.shell.publish(before, before + limit);
@@ -151,7 +157,10 @@ impl Process {
                 self.hold(device)?;
                 self.deliver();
             }
-            self.deliver();
+            let delivered = self.deliver();
+            if limit.is_zero() && ready.is_empty() && !delivered {
+                looked_from = Some(before);
+            }
             self.unhold()?;
             self.shell.captures.attend(now, &mut self.shell.fabric);
             if let Some(outcome) = self.shell.captures.ended() {
@@ -166,12 +175,14 @@ impl Process {
         }
     }
 
-    /// Delivers what is due, unless it is to wait for more.
-    fn deliver(&mut self) {
+    /// Delivers what is due, unless it is to wait for more. Whether anything was delivered.
+    fn deliver(&mut self) -> bool {
         let now = monotonic();
-        if !self.pace.pauses(now) && self.shell.carry_out(now) {
+        let delivered = !self.pace.pauses(now) && self.shell.carry_out(now);
+        if delivered {
             self.pace.delivered(now, self.shell.fabric.deliver_at());
         }
+        delivered
     }
 
     fn hold(&mut self, device: usize) -> Result<(), String> {

@@ -19,6 +19,8 @@ use weir_sys::shared_memory::Page;
 /// What one device may hand over before the next one's turn and before what is due is delivered.
 const READ_BYTES: usize = 128 << 10;
 const READ_PACKETS: usize = 32;
+/// A look that took longer was cut short by other programs, and their time was not free.
+const LOOK_NS_MAX: u64 = 20_000;
 /// The page is as old as this at most while packets move.
 const PAGE_AGE_NS: u64 = 1_000_000;
 
@@ -36,6 +38,7 @@ pub struct Shell {
     lateness: Vec<u64>,
     write_failed: u64,
     refused: u64,
+    looked_ns: u64,
     page_written: Instant,
 }
 
@@ -54,6 +57,7 @@ impl Shell {
             lateness: vec![0; LATENESS_BUCKETS],
             write_failed: 0,
             refused: 0,
+            looked_ns: 0,
             page_written: Instant::ZERO,
         }
     }
@@ -167,6 +171,11 @@ impl Shell {
         });
     }
 
+    /// A turn that did not sleep began at `begun`, ended at `ended`, and had nothing to read or deliver.
+    pub fn looked(&mut self, begun: Instant, ended: Instant) {
+        self.looked_ns += ended.as_ns().saturating_sub(begun.as_ns()).min(LOOK_NS_MAX);
+    }
+
     /// Brings the page up to date if it would be too old at `next`, when this can next be called.
     pub fn publish(&mut self, now: Instant, next: Instant) {
         if next.as_ns() < self.page_written.as_ns() + PAGE_AGE_NS {
@@ -183,6 +192,7 @@ impl Shell {
         page.set(header::ANSWERED, totals.answered);
         page.set(header::CPU_NS, u64::try_from(thread_cpu_time().as_nanos()).unwrap_or(u64::MAX));
         page.set(header::TURNS, self.turns);
+        page.set(header::LOOKED_NS, self.looked_ns);
         for (bucket, count) in self.lateness.iter().enumerate() {
             page.set(HEADER_WORDS + bucket, *count);
         }

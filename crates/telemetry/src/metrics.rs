@@ -49,6 +49,14 @@ pub static METRICS: &[Metric] = &[
         definition: "CPU time of the fabric's process against the steady state's length",
     },
     Metric {
+        name: "fabric.looking_ratio",
+        unit: "1",
+        better: Better::Neither,
+        scope: Scope::Trial,
+        definition: "time in which the fabric looked for packets, found none and had none to deliver, against the steady state's length; \
+                     what of `fabric.busy_ratio` it could have spared",
+    },
+    Metric {
         name: "machine.busy_ratio",
         unit: "1",
         better: Better::Neither,

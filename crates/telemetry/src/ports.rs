@@ -1,7 +1,7 @@
 //! Counters of the fabric's directed links, read from its shared page.
 
 use weir_core::Instant;
-use weir_core::fabric_page::{self, link};
+use weir_core::fabric_page::{self, header, link};
 use weir_core::record::Series;
 use weir_seams::sampler::Sampler;
 
@@ -34,6 +34,8 @@ pub struct PortSampler {
     read: ReadWord,
     names: Vec<String>,
     t_ns: Vec<i64>,
+    /// Of the fabric's thread, seconds.
+    looked: Vec<f64>,
     /// `[link][kept word][sample]`
     values: Vec<Vec<Vec<f64>>>,
 }
@@ -42,13 +44,14 @@ impl PortSampler {
     /// `names`: the directed links in the page's order.
     pub fn new(read: ReadWord, names: Vec<String>) -> Self {
         let values = vec![vec![Vec::new(); KEPT.len()]; names.len()];
-        PortSampler { read, names, t_ns: Vec::new(), values }
+        PortSampler { read, names, t_ns: Vec::new(), looked: Vec::new(), values }
     }
 }
 
 impl Sampler for PortSampler {
     fn sample(&mut self, now: Instant) {
         self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
+        self.looked.push((self.read)(header::LOOKED_NS) as f64 / 1e9);
         for (index, words) in self.values.iter_mut().enumerate() {
             let start = fabric_page::link_start(index);
             for (place, ((word, ..), values)) in KEPT.iter().zip(words).enumerate() {
@@ -66,7 +69,7 @@ impl Sampler for PortSampler {
 
     fn take(&mut self) -> Vec<Series> {
         let t_ns = std::mem::take(&mut self.t_ns);
-        let mut all = Vec::with_capacity(self.names.len() * KEPT.len());
+        let mut all = Vec::with_capacity(self.names.len() * KEPT.len() + 1);
         for (name, words) in self.names.iter().zip(&mut self.values) {
             for (place, ((_, series, unit, cumulative), values)) in KEPT.iter().zip(words).enumerate() {
                 if place >= ALWAYS_KEPT && values.is_empty() {
@@ -82,6 +85,14 @@ impl Sampler for PortSampler {
                 });
             }
         }
+        all.push(Series {
+            entity: "process.fabric".to_owned(),
+            name: "fabric.looking_seconds".to_owned(),
+            unit: "s".to_owned(),
+            cumulative: true,
+            t_ns,
+            value: std::mem::take(&mut self.looked),
+        });
         all
     }
 }
@@ -99,6 +110,8 @@ mod tests {
         let of_b = series.iter().find(|it| it.entity == "b" && it.name == "port.queue_bytes").unwrap();
         assert_eq!(of_b.value, [(fabric_page::link_start(1) + link::QUEUE_BYTES) as f64]);
         assert_eq!(of_b.t_ns, [5]);
+        let looking = series.iter().find(|it| it.name == "fabric.looking_seconds").unwrap();
+        assert_eq!(looking.value, [header::LOOKED_NS as f64 / 1e9]);
         sampler.sample(Instant::from_ns(6));
         assert_eq!(sampler.take()[0].t_ns, [6], "what was taken does not come again");
     }
@@ -117,7 +130,7 @@ mod tests {
             sampler.sample(Instant::from_ns(t_ns));
         }
         let series = sampler.take();
-        assert_eq!(series.len(), 2 * ALWAYS_KEPT + 1);
+        assert_eq!(series.len(), 2 * ALWAYS_KEPT + 1 + 1);
         let rare = series.iter().find(|it| it.name == "port.reordered_packets").unwrap();
         assert_eq!((rare.entity.as_str(), rare.value.as_slice()), ("b", [0.0, 0.0, 7.0, 7.0].as_slice()));
         assert_eq!(rare.t_ns, [1, 2, 3, 4]);

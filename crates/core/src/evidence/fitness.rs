@@ -51,8 +51,9 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
         ));
     }
     let without_core = emulator.fabric_wait_ratio + emulator.stolen_ratio;
-    if facts.transport.is_some() && emulator.fabric_busy_ratio + without_core >= FABRIC_SATURATED {
-        evidence.push(format!("the fabric used {} of its core", percent(emulator.fabric_busy_ratio)));
+    let worked = (emulator.fabric_busy_ratio - emulator.fabric_looking_ratio).max(0.0);
+    if facts.transport.is_some() && worked + without_core >= FABRIC_SATURATED {
+        evidence.push(format!("the fabric had packets to move {} of the time", percent(worked)));
         if without_core >= WORTH_A_WORD {
             evidence.push(format!(
                 "it had to do without one {} of the time: other programs had it ({}), or the hypervisor ({})",

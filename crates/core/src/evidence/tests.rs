@@ -22,6 +22,7 @@ fn calm() -> EmulatorFacts {
         lateness_seconds_least: Some(70e-6),
         one_way_seconds: 0.008,
         fabric_busy_ratio: 0.3,
+        fabric_looking_ratio: 0.0,
         fabric_wait_ratio: 0.01,
         stolen_ratio: 0.01,
         machine_idle_ratio: 0.4,
@@ -52,6 +53,8 @@ fn each_cause_alone_is_named_and_without_it_the_factor_is_unknown() {
     assert_eq!(named(busy_flow(), link(0.5), late), Factor::EmulatorLimited);
     let saturated = EmulatorFacts { fabric_busy_ratio: 0.99, ..calm() };
     assert_eq!(named(busy_flow(), link(0.5), saturated), Factor::EmulatorLimited);
+    let looking = EmulatorFacts { fabric_looking_ratio: 0.3, ..saturated };
+    assert_eq!(named(busy_flow(), link(0.5), looking), Factor::Unknown);
     let kept_waiting = EmulatorFacts { fabric_busy_ratio: 0.85, fabric_wait_ratio: 0.06, ..calm() };
     let robbed = EmulatorFacts { fabric_busy_ratio: 0.85, stolen_ratio: 0.06, ..calm() };
     let neither = EmulatorFacts { fabric_busy_ratio: 0.85, ..calm() };
@@ -72,6 +75,7 @@ fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
         lateness_seconds_least: Some(0.009),
         one_way_seconds: 0.0003,
         fabric_busy_ratio: 1.0,
+        fabric_looking_ratio: 0.0,
         fabric_wait_ratio: 0.2,
         stolen_ratio: 0.2,
         machine_idle_ratio: 0.0,
