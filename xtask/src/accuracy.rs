@@ -1,6 +1,7 @@
 //! `cargo xtask accuracy`: the lab against its own ground truth. Writes docs/guide/lab-accuracy.md.
 
 mod delay;
+mod discipline;
 mod kernel;
 mod loss;
 mod queue;
@@ -48,6 +49,9 @@ const PARTS: &[Part] = &[
     ("loss", loss::random),
     ("bursts", loss::bursty),
     ("queue", queue::bursts),
+    ("buffer", discipline::shared_buffer),
+    ("red", discipline::red),
+    ("codel", discipline::codel),
     ("reordering", wire::reordering),
     ("jitter", wire::jitter),
     ("corruption", wire::corruption),

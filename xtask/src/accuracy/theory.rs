@@ -62,6 +62,43 @@ pub fn arrivals(sent_ns: &[u64], ip_bytes: u64, hops: &[Hop]) -> Vec<Option<f64>
     at
 }
 
+/// Which packets of a burst are kept by ports that are all as `hop` and share a buffer of so many bytes, beside what they send; packet
+/// n is for port n modulo `ports`, and comes at `at_ns[n]`.
+pub fn kept_by_shared_buffer(
+    at_ns: &[f64],
+    ip_bytes: u64,
+    hop: Hop,
+    ports: usize,
+    buffer_bytes: u64,
+) -> Vec<bool> {
+    let service_ns = hop.service_ns(ip_bytes);
+    let mut free_ns = vec![f64::NEG_INFINITY; ports];
+    // When those that wait at any port are taken up.
+    let mut waiting: Vec<f64> = Vec::new();
+    let keep = |(number, arrival_ns): (usize, &f64)| {
+        waiting.retain(|taken_up| taken_up > arrival_ns);
+        let free_ns = &mut free_ns[number % ports];
+        let start_ns = free_ns.max(*arrival_ns);
+        if start_ns > *arrival_ns {
+            if (waiting.len() as u64 + 1) * ip_bytes > buffer_bytes {
+                return false;
+            }
+            waiting.push(start_ns);
+        }
+        *free_ns = start_ns + service_ns;
+        true
+    };
+    at_ns.iter().enumerate().map(keep).collect()
+}
+
+/// The share of packets that RED drops while the mean of its queue is `mean_bytes`: after Floyd and Jacobson (section 7) the gaps
+/// between drops are even from 1 to 1/p, so that one of (1/p + 1)/2 is dropped, p being `probability` where the mean reaches
+/// `max_bytes` and falling to 0 at `min_bytes`.
+pub fn red_share(mean_bytes: f64, min_bytes: f64, max_bytes: f64, probability: f64) -> f64 {
+    let p = probability * ((mean_bytes - min_bytes) / (max_bytes - min_bytes)).clamp(0.0, 1.0);
+    2.0 * p / (1.0 + p)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +127,21 @@ mod tests {
         assert_eq!(kept(packets), [true, true, true, false, false, true]);
         assert_eq!(kept(Hop { queue_bytes: Some(1_924), ..HOP }), [true, true, true, false, false, true]);
         assert_eq!(kept(Hop { queue_bytes: Some(1_923), ..HOP }), [true, true, false, false, false, true]);
+    }
+
+    #[test]
+    fn ports_that_share_a_buffer_keep_one_each_in_service_and_fill_it_together() {
+        // 1 ms a packet; two wait at most, wherever.
+        let at = [0.0, 1.0, 2.0, 3.0, 4.0, 1_000_005.0, 1_000_006.0];
+        let kept = kept_by_shared_buffer(&at, 962, HOP, 2, 2 * 962);
+        // One in service at each port, two wait, one is refused; a millisecond later both ports have taken up theirs.
+        assert_eq!(kept, [true, true, true, true, false, true, true]);
+    }
+
+    #[test]
+    fn red_drops_nothing_below_its_least_queue_and_twice_a_small_probability() {
+        assert_eq!(red_share(20_000.0, 20_000.0, 100_000.0, 0.4), 0.0);
+        assert!((red_share(60_000.0, 20_000.0, 100_000.0, 0.4) - 1.0 / 3.0).abs() < 1e-12);
     }
 
     #[test]

@@ -57,16 +57,21 @@ impl Flights {
 const TURN: Duration = Duration::from_micros(100);
 
 pub fn run(pair: &Pair, plan: &Plan) -> Result<Flights, String> {
+    run_over(&[pair], plan)
+}
+
+/// Packet n goes to pair n modulo their number.
+pub fn run_over(pairs: &[&Pair], plan: &Plan) -> Result<Flights, String> {
     let work = || {
         // Best effort: without it a thread that never sleeps waits a whole turn of whatever shares its CPU.
         let _ = take_short_turns(TURN);
-        probe(pair, plan)
+        probe(pairs, plan)
     };
     thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn probe(pair: &Pair, plan: &Plan) -> Result<Flights, String> {
-    let (near, far) = pair.udp()?;
+fn probe(pairs: &[&Pair], plan: &Plan) -> Result<Flights, String> {
+    let sockets = pairs.iter().map(|pair| pair.udp()).collect::<Result<Vec<_>, String>>()?;
     let payload_bytes = plan.ip_bytes.checked_sub(HEADER_BYTES).filter(|bytes| *bytes >= 8);
     let payload_bytes = payload_bytes.ok_or("a probe has at least 36 bytes")? as usize;
     let mut packet = vec![0x5a_u8; payload_bytes];
@@ -89,7 +94,7 @@ fn probe(pair: &Pair, plan: &Plan) -> Result<Flights, String> {
                 packet[..8].copy_from_slice(&(number as u64).to_be_bytes());
                 // The time is taken again: receiving may have come between.
                 flights.sent_ns.push(monotonic().as_ns());
-                if near.send(&packet).is_err() {
+                if sockets[number % sockets.len()].0.send(&packet).is_err() {
                     flights.refused += 1;
                 }
                 if number + 1 == plan.count {
@@ -103,11 +108,13 @@ fn probe(pair: &Pair, plan: &Plan) -> Result<Flights, String> {
         if step_ns == 0.0 && flights.sent_ns.len() < plan.count {
             continue;
         }
-        for _ in 0..RECEIVES {
-            match far.recv(&mut incoming) {
-                Ok(bytes) => note(&mut flights, &incoming[..bytes], &packet),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(format!("receiving probes: {error}")),
+        for (_, far) in &sockets {
+            for _ in 0..RECEIVES {
+                match far.recv(&mut incoming) {
+                    Ok(bytes) => note(&mut flights, &incoming[..bytes], &packet),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(format!("receiving probes: {error}")),
+                }
             }
         }
     }
