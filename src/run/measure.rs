@@ -129,7 +129,9 @@ impl Measured<'_> {
                 fabric_looking_ratio: self.fabric_looking().unwrap_or(0.0),
                 fabric_wait_ratio: self.fabric_waited().unwrap_or(0.0),
                 stolen_ratio: self.machine_stolen().unwrap_or(0.0),
-                machine_idle_ratio: self.machine_idle().unwrap_or(1.0),
+                machine_idle_ratio: self.machine_idle().map_or(1.0, |idle| {
+                    idle + self.fabric_looking().unwrap_or(0.0) / self.core_count.max(1) as f64
+                }),
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
         }

@@ -135,7 +135,7 @@ pub struct EmulatorFacts {
     pub fabric_wait_ratio: f64,
     /// Share of all cores' time that a hypervisor gave to others.
     pub stolen_ratio: f64,
-    /// Share of all cores' time that was idle.
+    /// Share of all cores' time that was idle, or that the fabric spent looking for packets that were not there.
     pub machine_idle_ratio: f64,
     /// Share of all cores' time that programs outside the run took.
     pub foreign_busy_ratio: f64,

@@ -8,6 +8,8 @@ use crate::units::human;
 const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
 /// A machine this little idle had nothing left to give.
 const SATURATED: f64 = 0.95;
+/// A host that wants for CPU on a machine with less to spare than this wants for what the lab itself takes.
+const HOSTS_SHORT: f64 = 0.8;
 /// Nor had a fabric that ran, or wanted to and had no core, for so much of the time: what is left of it comes in pieces too short
 /// to be used.
 const FABRIC_SATURATED: f64 = 0.9;
@@ -72,7 +74,12 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
     // hosts of a lab share the machine with what carries their packets.
-    if machine_full && facts.transport.is_some() && cause(facts).is_none_or(|cause| wants_cpu(cause.name)) {
+    let hosts_short = 1.0 - emulator.machine_idle_ratio >= HOSTS_SHORT;
+    let short_of_cpu = match cause(facts) {
+        None => machine_full,
+        Some(cause) => hosts_short && wants_cpu(cause.name),
+    };
+    if facts.transport.is_some() && short_of_cpu {
         evidence.push(format!(
             "all cores of the machine that carries the lab were {} busy, and no link was full",
             percent(1.0 - emulator.machine_idle_ratio)

@@ -204,6 +204,10 @@ fn an_end_without_cpu_on_a_machine_without_cpu_is_the_emulators_fault_and_on_a_r
     let starved = TransportFacts { sender_thread_wait_ratio: 0.95, ..busy_flow() };
     let full = EmulatorFacts { machine_idle_ratio: 0.0, ..calm() };
     assert_eq!(named(starved, link(0.5), full), Factor::EmulatorLimited);
+    let nearly = EmulatorFacts { machine_idle_ratio: 0.15, ..calm() };
+    assert_eq!(named(starved, link(0.5), nearly), Factor::EmulatorLimited);
+    let room_left = EmulatorFacts { machine_idle_ratio: 0.25, ..calm() };
+    assert_eq!(named(starved, link(0.5), room_left), Factor::SenderCpu);
     let real = Facts { transport: Some(starved), ..Facts::default() };
     assert_eq!(limiting_factor(&real).name, Factor::SenderCpu);
 }
