@@ -7,6 +7,9 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use weir_core::BitsPerSecond;
 
+/// How long all cores are kept busy to see whether they are taken away.
+const WATCHED: Duration = Duration::from_millis(800);
+
 /// Say what this host can and cannot do, and how to mend it
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -34,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         bail!("--rtt {:?} is no path's round trip; give at most 60s", args.rtt);
     }
     let path = Path { rate_bits_per_second: args.rate.as_f64(), rtt_seconds: args.rtt.as_secs_f64() };
-    let found = findings(&Facts::read(), &path);
+    let found = findings(&Facts::watch(WATCHED), &path);
     let worst = found.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
     let text = if args.json {
         let document = json!({

@@ -1,5 +1,6 @@
 //! What the doctor looks at. Reading needs no privilege; what cannot be read without is `None`.
 
+use super::stillness::Stillness;
 use crate::machine::{self, Bound};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -57,6 +58,8 @@ pub struct Facts {
     /// Over a fifth of a second.
     pub busy_ratio: Option<f64>,
     pub stolen_ratio: Option<f64>,
+    /// `None`: not looked at, because it takes a while and all cores.
+    pub stillness: Option<Stillness>,
     pub clock_source: Option<String>,
     pub clock_sources: Vec<String>,
     pub receive_bytes_max: Option<f64>,
@@ -98,7 +101,13 @@ fn tcp_times() -> Option<bool> {
 }
 
 impl Facts {
-    /// Reads everything; takes a fifth of a second, in which it watches what else runs.
+    /// Reads everything and then watches all cores for `time`, keeping them busy.
+    pub fn watch(time: Duration) -> Facts {
+        let facts = Facts::read();
+        Facts { stillness: Some(Stillness::watch(facts.cores, time)), ..facts }
+    }
+
+    /// Reads everything but that; takes a fifth of a second, in which it watches what else runs.
     pub fn read() -> Facts {
         let before = machine::ticks();
         std::thread::sleep(Duration::from_millis(200));
@@ -133,6 +142,7 @@ impl Facts {
             memory_limit: machine::memory_limit(),
             busy_ratio: shares.map(|(busy, _)| busy),
             stolen_ratio: shares.map(|(_, stolen)| stolen),
+            stillness: None,
             clock_source: machine::first_line(format!("{clock}/current_clocksource")),
             clock_sources: words(machine::first_line(format!("{clock}/available_clocksource"))),
             receive_bytes_max: number("net.core.rmem_max", 0),

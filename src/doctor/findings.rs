@@ -80,7 +80,9 @@ fn problem(name: &'static str, text: impl Into<String>, mend: &str) -> Finding {
 /// Everything looked at, in the order in which one would mend it: what labs need, then the machine, then TCP.
 pub fn findings(facts: &Facts, path: &Path) -> Vec<Finding> {
     let mut all = vec![privilege(facts), namespaces(facts), tun(facts), super_packets(facts), files(facts)];
-    all.extend([cores(facts), quota(facts), memory(facts), load(facts), clock(facts)]);
+    all.extend([cores(facts), quota(facts), memory(facts), load(facts)]);
+    all.extend(stillness(facts));
+    all.push(clock(facts));
     all.extend([buffers(facts, path), socket_memory(facts, path), congestion(facts), discipline(facts)]);
     all.extend([counters(facts), ring(facts), time(facts), programs(facts)]);
     all
@@ -306,6 +308,31 @@ fn load(facts: &Facts) -> Finding {
         );
     }
     ok(name, format!("{:.0} % busy, {:.0} % taken by a hypervisor", busy * 100.0, stolen * 100.0))
+}
+
+/// More of the cores' time than this in gaps is felt: 99 % of deliveries are judged.
+const STILL_MAX: f64 = 0.005;
+
+fn stillness(facts: &Facts) -> Option<Finding> {
+    let name = "stillness";
+    let seen = facts.stillness?;
+    let share = format!("{:.1} %", seen.ratio * 100.0);
+    let longest = human(seen.longest_seconds, "s");
+    if seen.ratio <= STILL_MAX {
+        return Some(ok(
+            name,
+            format!("busy cores stood still {share} of the time, {longest} at the longest"),
+        ));
+    }
+    Some(note(
+        name,
+        format!(
+            "busy cores stood still {} times just now, {share} of the time, up to {longest} each: the hypervisor, or who else has \
+             such priority, takes them away, and a fabric is late then (emulator-limited trials, wide intervals)",
+            seen.gaps
+        ),
+        None,
+    ))
 }
 
 /// Clock sources that are read without asking a device or the hypervisor.

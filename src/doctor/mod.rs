@@ -2,6 +2,7 @@
 
 pub mod facts;
 pub mod findings;
+pub mod stillness;
 
 pub use facts::Facts;
 #[cfg(feature = "lab")]

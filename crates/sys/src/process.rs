@@ -402,18 +402,26 @@ fn is_ending(process: u32) -> bool {
     pending.fold(0, |all, mask| all | mask) & KILL_BIT != 0 || without_program()
 }
 
-/// Raises the calling process's priority by `steps` of nice, and its session's where the kernel shares the CPU between
+/// Raises the calling thread's priority by `steps` of nice, and its session's where the kernel shares the CPU between
 /// sessions first (`sched_autogroup_enabled`): there nice counts only within a session.
 ///
 /// Errors: `PermissionDenied` without `CAP_SYS_NICE`.
 pub fn raise_priority(steps: i32) -> io::Result<()> {
-    // Safety: takes numbers.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -steps) })?;
+    raise_thread_priority(steps)?;
     match std::fs::write("/proc/self/autogroup", format!("{}", -steps)) {
         // Not a kernel with such groups.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
+}
+
+/// Raises the calling thread's priority by `steps` of nice, and no other's.
+///
+/// Errors: `PermissionDenied` without `CAP_SYS_NICE`.
+pub fn raise_thread_priority(steps: i32) -> io::Result<()> {
+    // Safety: takes numbers. Linux takes 0 for the calling thread, not for its process.
+    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -steps) })?;
+    Ok(())
 }
 
 /// Asks the scheduler to give the calling thread short turns, soon, instead of long ones: a thread with a short slice

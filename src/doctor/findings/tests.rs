@@ -1,6 +1,7 @@
 //! From facts to findings.
 
 use super::*;
+use crate::doctor::stillness::Stillness;
 use crate::machine::Bound;
 use std::path::PathBuf;
 use weir_sys::probe::TunAbilities;
@@ -31,6 +32,7 @@ fn well() -> Facts {
         memory_limit: None,
         busy_ratio: Some(0.01),
         stolen_ratio: Some(0.0),
+        stillness: Some(Stillness { gaps: 1, ratio: 0.001, longest_seconds: 0.0008 }),
         clock_source: Some("tsc".to_owned()),
         clock_sources: words("tsc hpet acpi_pm"),
         receive_bytes_max: Some(64e6),
@@ -141,7 +143,7 @@ fn a_congestion_control_that_is_missing_or_reserved_has_the_command_that_gives_i
 #[test]
 fn each_other_fault_is_a_note_of_its_own() {
     type Change = fn(&mut Facts);
-    let faults: [(&str, Change); 12] = [
+    let faults: [(&str, Change); 13] = [
         ("super-packets", |it| {
             it.tun_abilities = Some(TunAbilities {
                 vnet_header: true,
@@ -154,6 +156,7 @@ fn each_other_fault_is_a_note_of_its_own() {
         ("memory", |it| it.memory_limit = Some(Bound { value: 5e8, file: PathBuf::from("/x/memory.max") })),
         ("load", |it| it.busy_ratio = Some(0.6)),
         ("load", |it| it.stolen_ratio = Some(0.1)),
+        ("stillness", |it| it.stillness = Some(Stillness { gaps: 20, ratio: 0.02, longest_seconds: 0.03 })),
         ("clock", |it| it.clock_source = Some("hpet".to_owned())),
         ("queueing-discipline", |it| it.queueing_discipline = Some("noqueue".to_owned())),
         ("tcp-counters", |it| it.thread_wait = false),
