@@ -88,7 +88,8 @@ pub fn run_scenario(text: &str, more: &[&str]) -> (i32, Value, Ran) {
 }
 
 /// As `run_scenario`, for claims about what the lab does when the machine lets it: a run that says of itself that it is
-/// emulator-limited proves nothing either way and is made again, aloud, three times at most. What is returned last stands.
+/// emulator-limited, or that a trial does not count, proves nothing either way and is made again, aloud, three times at
+/// most. What is returned last stands.
 pub fn run_settled(text: &str, more: &[&str]) -> (i32, Value, Ran) {
     settled(|| run_scenario(text, more), |(_, summary, _)| summary)
 }
@@ -99,8 +100,11 @@ pub fn settled<T>(mut run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) ->
         let result = run();
         let points = summary(&result)["points"].as_array().map_or(&[][..], Vec::as_slice);
         let limited = points.iter().filter(|point| point["limiting_factor"]["name"] == "emulator-limited");
-        let reasons: Vec<String> =
+        let mut reasons: Vec<String> =
             limited.map(|point| point["limiting_factor"]["evidence"].to_string()).collect();
+        if points.iter().any(|point| point["valid_trials"] != point["trials"]) {
+            reasons.push(summary(&result)["warnings"].to_string());
+        }
         if reasons.is_empty() {
             return result;
         }
