@@ -75,7 +75,7 @@ impl Half {
     fn due_ns(&self, schedule: &Schedule, now_ns: u64) -> u64 {
         let edge = schedule.next_edge_ns(now_ns);
         let own = match self {
-            Half::Send(sender) if !sender.draining() => sender.sample_at_latest_ns(now_ns),
+            Half::Send(sender) if !sender.draining() => sender.sample_at_latest_ns(),
             _ => u64::MAX,
         };
         edge.min(own).min(self.waits_until_ns().unwrap_or(u64::MAX))

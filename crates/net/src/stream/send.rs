@@ -10,6 +10,9 @@ use std::os::fd::AsFd;
 use weir_sys::socket;
 use weir_sys::tcp_info::TcpInfo;
 
+/// How much later than its tick the sample of a flow is that does not move by itself.
+const QUIET_NS: u64 = 10_000_000;
+
 /// What of `TCP_INFO` goes into the series.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSample {
@@ -124,12 +127,10 @@ impl Sender {
     }
 
     /// When it must be looked at for its next sample. A flow that moves takes its samples itself, with its socket's state in
-    /// the CPU's cache: asked for between the turns of others they cost several times as much. Only one that has been
-    /// quiet for an interval, or stays so, is looked at from outside.
-    pub fn sample_at_latest_ns(&self, now_ns: u64) -> u64 {
-        let (due_ns, interval_ns) = (self.samples.next_due_ns(), self.samples.interval_ns());
-        let moves = now_ns.saturating_sub(self.last_ns) < interval_ns;
-        if moves { due_ns.saturating_add(interval_ns) } else { due_ns }
+    /// the CPU's cache; waking its thread for them takes the core from whoever drains it. Only of one that stays quiet
+    /// for a while longer a sample is taken from outside.
+    pub fn sample_at_latest_ns(&self) -> u64 {
+        self.samples.next_due_ns().saturating_add(QUIET_NS)
     }
 
     /// The first look, just before the first byte.
