@@ -98,9 +98,11 @@ fn of_starved(host: usize) -> (String, Value) {
         agents.len() == 2
     });
     agents.sort_unstable();
-    let agent = agents[host].to_string();
-    // All threads, those that are still to come too.
-    assert!(Command::new("taskset").args(["-acp", "0", &agent]).output().unwrap().status.success());
+    // All threads, those that are still to come too. The other end has a core of its own, or it might be left beside the burners.
+    for (core, agent) in [("0", agents[host]), ("1", agents[1 - host])] {
+        let pinned = Command::new("taskset").args(["-acp", core, &agent.to_string()]).output().unwrap();
+        assert!(pinned.status.success(), "{pinned:?}");
+    }
     let _burners = Burners::start(30);
     let ran = ran(finish_within(child, Duration::from_secs(120)));
     let summary: Value = serde_json::from_str(&ran.stdout).expect("one document");
