@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 use std::time::Duration;
 use support::{
@@ -80,6 +81,15 @@ impl Drop for Burners {
     }
 }
 
+/// The IPv4 address of the host that a process is on.
+fn local_address(process: u32) -> Ipv4Addr {
+    let tree = std::fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap();
+    let lines: Vec<&str> = tree.lines().map(str::trim).collect();
+    let own = lines.windows(2).filter(|pair| pair[1].starts_with("/32 host LOCAL"));
+    let mut addresses = own.filter_map(|pair| pair[0].strip_prefix("|-- ")?.parse::<Ipv4Addr>().ok());
+    addresses.find(|address| !address.is_loopback()).unwrap_or_else(|| panic!("no address in {tree}"))
+}
+
 /// The factor of a stream whose agent on `host` (0 sends, 1 receives) shares core 0 with programs that have nearly all of it.
 fn of_starved(host: usize) -> (String, Value) {
     let folder = tempfile::tempdir().unwrap();
@@ -97,12 +107,11 @@ fn of_starved(host: usize) -> (String, Value) {
             children.into_iter().filter(|(_, line)| line.contains("weir agent")).map(|(id, _)| id).collect();
         agents.len() == 2
     });
-    agents.sort_unstable();
-    // All threads, those that are still to come too. The other end has a core of its own, or it might be left beside the burners.
-    for (core, agent) in [("0", agents[host]), ("1", agents[1 - host])] {
-        let pinned = Command::new("taskset").args(["-acp", core, &agent.to_string()]).output().unwrap();
-        assert!(pinned.status.success(), "{pinned:?}");
-    }
+    // Agents are started side by side: of what host each is its address says, and they are numbered in the scenario's order.
+    agents.sort_by_key(|agent| local_address(*agent));
+    let agent = agents[host].to_string();
+    // All threads, those that are still to come too.
+    assert!(Command::new("taskset").args(["-acp", "0", &agent]).output().unwrap().status.success());
     let _burners = Burners::start(30);
     let ran = ran(finish_within(child, Duration::from_secs(120)));
     let summary: Value = serde_json::from_str(&ran.stdout).expect("one document");
