@@ -233,32 +233,37 @@ impl Measured<'_> {
         Some((values.iter().sum::<f64>() / values.len() as f64, most))
     }
 
+    /// What a counter of seconds grew by in the steady state, against its length.
+    fn share(&self, entity: &str, name: &str) -> Option<f64> {
+        let (grown, seconds) = growth(self.find(entity, name)?, self.steady)?;
+        Some(grown / seconds)
+    }
+
+    /// As `share`, of all cores' time.
+    fn machine_share(&self, name: &str) -> Option<f64> {
+        Some(self.share("machine", name)? / self.core_count.max(1) as f64)
+    }
+
     fn fabric_busy(&self) -> Option<f64> {
-        let (busy, seconds) = growth(self.find("process.fabric", "cpu.process_seconds")?, self.steady)?;
-        Some(busy / seconds)
+        self.share("process.fabric", "cpu.process_seconds")
     }
 
     /// What of it was spent looking for packets that were not there.
     fn fabric_looking(&self) -> Option<f64> {
-        let (looked, seconds) = growth(self.find("process.fabric", "fabric.looking_seconds")?, self.steady)?;
-        Some(looked / seconds)
+        self.share("process.fabric", "fabric.looking_seconds")
     }
 
     /// What it waited for a core that other programs had.
     fn fabric_waited(&self) -> Option<f64> {
-        let (waited, seconds) =
-            growth(self.find("process.fabric", "cpu.process_wait_seconds")?, self.steady)?;
-        Some(waited / seconds)
+        self.share("process.fabric", "cpu.process_wait_seconds")
     }
 
     fn machine_stolen(&self) -> Option<f64> {
-        let (stolen, seconds) = growth(self.find("machine", "cpu.stolen_seconds")?, self.steady)?;
-        Some(stolen / seconds / self.core_count.max(1) as f64)
+        self.machine_share("cpu.stolen_seconds")
     }
 
     fn machine_idle(&self) -> Option<f64> {
-        let (busy, seconds) = growth(self.find("machine", "cpu.busy_seconds")?, self.steady)?;
-        Some((1.0 - busy / seconds / self.core_count.max(1) as f64).max(0.0))
+        Some((1.0 - self.machine_share("cpu.busy_seconds")?).max(0.0))
     }
 
     /// What the machine was busy with beside the run's own processes, as a share of all cores. Interrupts count as the run's

@@ -1,6 +1,6 @@
 //! Buffers that ports share, and queues that drop before they are full.
 
-use super::section::{Section, Verdict, Worst, digits, seconds};
+use super::section::{Section, Verdict, Worst, digits, percent, seconds};
 use super::statistics::{mean, quantile};
 use super::theory::{Hop, arrivals, kept_by_shared_buffer, red_share};
 use super::{Setup, two_hosts};
@@ -136,10 +136,6 @@ impl Settled {
     }
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
 pub fn red(setup: &Setup) -> Result<Section, String> {
     let mut section = Section {
         title: "Random early detection",
@@ -177,16 +173,16 @@ pub fn red(setup: &Setup) -> Result<Section, String> {
         let (theory, measured) = (red_share(mean_bytes, min, max, probability), settled.dropped_share());
         let error = (measured / theory - 1.0).abs();
         let verdict = Verdict::of(error <= RED_ERROR_MAX);
-        worst.see(verdict, error, format!("{} for {}", percent(measured), percent(theory)));
+        worst.see(verdict, error, format!("{} for {}", percent(measured, 2), percent(theory, 2)));
         section.rows.push(vec![
             format!("{min} B"),
             format!("{max} B"),
             format!("{probability}"),
             digits(settled.load),
             format!("{mean_bytes:.0} B"),
-            percent(theory),
-            percent(measured),
-            percent(1.0 - 1.0 / settled.load),
+            percent(theory, 2),
+            percent(measured, 2),
+            percent(1.0 - 1.0 / settled.load, 2),
             verdict.word().to_owned(),
         ]);
     }
@@ -250,7 +246,7 @@ pub fn codel(setup: &Setup) -> Result<Section, String> {
             seconds(standing),
             seconds(median),
             seconds(most),
-            percent(lost),
+            percent(lost, 2),
             verdict.map_or("not judged", Verdict::word).to_owned(),
         ]);
     }

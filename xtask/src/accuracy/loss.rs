@@ -1,6 +1,6 @@
 //! Random and bursty loss against the probabilities asked for.
 
-use super::section::{Section, Verdict, Worst};
+use super::section::{Section, Verdict, Worst, percent};
 use super::statistics::{Bursts, Z_95, Z_999, mean, runs_of_losses, share_interval};
 use super::{Setup, two_hosts};
 use crate::probe::lab::{Counters, TestLab};
@@ -49,10 +49,6 @@ fn send(setup: &Setup, change: impl FnOnce(&mut Direction)) -> Result<Sent, Stri
     Ok(Sent { flights, lost_by_fabric })
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.4} %", share * 100.0)
-}
-
 pub fn random(setup: &Setup) -> Result<Section, String> {
     let mut section = Section {
         title: "Random loss",
@@ -77,15 +73,15 @@ pub fn random(setup: &Setup) -> Result<Section, String> {
         worst.see(
             verdict,
             deviations,
-            format!("{} for {} ({deviations:.1} standard deviations)", percent(share), percent(loss)),
+            format!("{} for {} ({deviations:.1} standard deviations)", percent(share, 4), percent(loss, 4)),
         );
         let unaccounted = lost.abs_diff(sent.lost_by_fabric);
         accounts.see(Verdict::of(unaccounted == 0), unaccounted as f64, format!("{unaccounted}"));
         section.rows.push(vec![
-            percent(loss),
+            percent(loss, 4),
             format!("{count}"),
             format!("{lost}"),
-            format!("{} ({} to {})", percent(share), percent(low), percent(high)),
+            format!("{} ({} to {})", percent(share, 4), percent(low, 4), percent(high, 4)),
             format!("{unaccounted}"),
             verdict.word().to_owned(),
         ]);
@@ -137,8 +133,8 @@ pub fn bursty(setup: &Setup) -> Result<Section, String> {
             share_off.abs(),
             format!(
                 "{} for {} ({:.1} standard deviations)",
-                percent(share),
-                percent(chain.share()),
+                percent(share, 4),
+                percent(chain.share(), 4),
                 share_off.abs()
             ),
         );
@@ -148,11 +144,11 @@ pub fn bursty(setup: &Setup) -> Result<Section, String> {
             format!("{run:.3} for {:.3} ({:.1} standard deviations)", chain.run_length(), run_off.abs()),
         );
         section.rows.push(vec![
-            percent(chain.bad),
+            percent(chain.bad, 4),
             format!("{} packets", chain.length_packets),
             format!("{}", chain.loss),
-            percent(chain.share()),
-            format!("{} ± {}", percent(share), percent(Z_95 * chain.share_deviation(count))),
+            percent(chain.share(), 4),
+            format!("{} ± {}", percent(share, 4), percent(Z_95 * chain.share_deviation(count), 4)),
             format!("{:.3}", chain.run_length()),
             format!("{run:.3} ± {:.3}", Z_95 * chain.run_deviation(runs.len() as u64)),
             format!("{}", runs.len()),

@@ -124,6 +124,11 @@ pub fn seconds_with_interval(estimate: &Estimate) -> String {
     format!("{} ({} to {}) µs", us(estimate.median), us(estimate.low), us(estimate.high))
 }
 
+/// A share with so many decimals of a percent.
+pub fn percent(share: f64, decimals: usize) -> String {
+    format!("{:.decimals$} %", share * 100.0)
+}
+
 pub fn percent_with_interval(estimate: &Estimate) -> String {
     let percent = |value: f64| format!("{:+.3}", value * 100.0);
     format!("{} ({} to {}) %", percent(estimate.median), percent(estimate.low), percent(estimate.high))

@@ -1,6 +1,6 @@
 //! Jitter, reordering and corruption: what a wire does to packets beside delaying and losing them.
 
-use super::section::{Section, Verdict, Worst, seconds};
+use super::section::{Section, Verdict, Worst, percent, seconds};
 use super::statistics::{Z_95, Z_999, mean, quantile, share_interval};
 use super::{Setup, two_hosts};
 use crate::probe::lab::TestLab;
@@ -82,10 +82,6 @@ fn expected_order(sent_ns: &[u64], late: impl Fn(usize) -> bool, by_ns: u64) -> 
     at.into_iter().map(|(_, number)| number).collect()
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.4} %", share * 100.0)
-}
-
 pub fn reordering(setup: &Setup) -> Result<Section, String> {
     let mut section = Section {
         title: "Reordering",
@@ -154,8 +150,8 @@ pub fn reordering(setup: &Setup) -> Result<Section, String> {
         let deviations = off / (share * (1.0 - share) / total as f64).sqrt();
         let shown = format!(
             "{} for {} ({deviations:.2} standard deviations)",
-            percent(found as f64 / total as f64),
-            percent(share)
+            percent(found as f64 / total as f64, 4),
+            percent(share, 4)
         );
         shares.see(share_verdict, deviations, shown);
         let added = quantile(&late, 0.5) - quantile(&prompt, 0.5);
@@ -173,10 +169,15 @@ pub fn reordering(setup: &Setup) -> Result<Section, String> {
         orders.see(order_verdict, order_off, format!("{} for {} ({name})", seen.len(), theory.len()));
         section.rows.push(vec![
             name.to_owned(),
-            percent(share),
+            percent(share, 4),
             format!("{by_ms} ms"),
             format!("{total}"),
-            format!("{} ({} to {})", percent(found as f64 / total as f64), percent(low), percent(high)),
+            format!(
+                "{} ({} to {})",
+                percent(found as f64 / total as f64, 4),
+                percent(low, 4),
+                percent(high, 4)
+            ),
             seconds(added),
             format!("{}", theory.len()),
             format!("{}", seen.len()),
@@ -275,15 +276,15 @@ pub fn corruption(setup: &Setup) -> Result<Section, String> {
         shares.see(
             verdict,
             (share - corrupt).abs() / corrupt,
-            format!("{} for {}", percent(share), percent(corrupt)),
+            format!("{} for {}", percent(share, 4), percent(corrupt, 4)),
         );
         let wrong = sent.flights.damaged;
         contents.see(Verdict::of(wrong == 0), wrong as f64, format!("{wrong}"));
         section.rows.push(vec![
-            percent(corrupt),
+            percent(corrupt, 4),
             format!("{count}"),
             format!("{missing}"),
-            format!("{} ({} to {})", percent(share), percent(low), percent(high)),
+            format!("{} ({} to {})", percent(share, 4), percent(low, 4), percent(high, 4)),
             format!("{wrong}"),
             verdict.word().to_owned(),
         ]);

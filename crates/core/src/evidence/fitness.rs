@@ -58,14 +58,15 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
         evidence.push(format!("the fabric had packets to move {} of the time", percent(worked)));
         if without_core >= WORTH_A_WORD {
             evidence.push(format!(
-                "it had to do without one {} of the time: other programs had it ({}), or the hypervisor ({})",
+                "it was without a core {} of the time: other programs had it ({}), or the hypervisor ({})",
                 percent(without_core),
                 percent(emulator.fabric_wait_ratio),
                 percent(emulator.stolen_ratio)
             ));
         }
     }
-    let machine_full = 1.0 - emulator.machine_idle_ratio >= SATURATED;
+    let machine_busy = 1.0 - emulator.machine_idle_ratio;
+    let machine_full = machine_busy >= SATURATED;
     if machine_full && facts.transport.is_some() && emulator.foreign_busy_ratio >= DISTURBED {
         evidence.push(format!(
             "the machine that carries the lab had no CPU left, and other programs took {} of it",
@@ -74,15 +75,14 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
     // hosts of a lab share the machine with what carries their packets.
-    let hosts_short = 1.0 - emulator.machine_idle_ratio >= HOSTS_SHORT;
     let short_of_cpu = match cause(facts) {
         None => machine_full,
-        Some(cause) => hosts_short && wants_cpu(cause.name),
+        Some(cause) => machine_busy >= HOSTS_SHORT && wants_cpu(cause.name),
     };
     if facts.transport.is_some() && short_of_cpu {
         evidence.push(format!(
             "all cores of the machine that carries the lab were {} busy, and no link was full",
-            percent(1.0 - emulator.machine_idle_ratio)
+            percent(machine_busy)
         ));
     }
     (!evidence.is_empty()).then_some(LimitingFactor {
