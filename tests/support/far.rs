@@ -4,6 +4,7 @@
 //! key, the servers' key and all configuration live in a folder of the fixture. The machine's own sshd, known hosts and keys
 //! are not touched. Everything is ended by the process ids that the fixture or the lab knows.
 
+use super::support::lab::bring_up;
 use super::support::{eventually, finish_within, need_lab, run, start, weir};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -80,8 +81,7 @@ impl Far {
         }
         let far = Far { lab, folder, servers: Vec::new(), made_user };
         fs::write(far.path("lab.toml"), LAB).unwrap();
-        let up = run(&["lab", "up", &far.text("lab.toml"), "--name", lab]);
-        assert_eq!(up.status, 0, "{}", up.stderr);
+        bring_up(&far.text("lab.toml"), lab);
         for key in ["host_key", "id", "other_key"] {
             must("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", key, "-f", &far.text(key)]);
         }

@@ -30,6 +30,13 @@ pub fn over(keys: &str) -> String {
     two_sites(["", ""], &format!("[[lab.link]]\nname = \"wan\"\nbetween = [\"left\", \"right\"]\n{keys}"))
 }
 
+/// `lab up`, where tests that were killed may have left a lab of this name, up or dead.
+pub fn bring_up(file: &str, name: &str) {
+    run(&["lab", "down", name]);
+    let up = run(&["lab", "up", file, "--name", name]);
+    assert_eq!(up.status, 0, "{}", up.stderr);
+}
+
 /// A lab under this name, taken down at the end.
 pub struct NamedLab(pub &'static str);
 
@@ -38,8 +45,7 @@ impl NamedLab {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lab.toml");
         fs::write(&file, text).unwrap();
-        let up = run(&["lab", "up", file.to_str().unwrap(), "--name", name]);
-        assert_eq!(up.status, 0, "{}", up.stderr);
+        bring_up(file.to_str().unwrap(), name);
         NamedLab(name)
     }
     pub fn exec(&self, host: &str, command: &[&str]) -> Ran {
