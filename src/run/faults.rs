@@ -25,6 +25,8 @@ pub struct Occurrence {
     pub end: Instant,
     /// Carried out by orders, which know their own true times.
     pub by_orders: bool,
+    /// Of the configuration's faults, and of the fault's parts.
+    pub part: (usize, usize),
 }
 
 /// What is done to the processes of a host.
@@ -163,6 +165,7 @@ impl<'a> Injector<'a> {
             start: at,
             end,
             by_orders: matches!(fault.parts[source.part].affected, Affected::Processes(_)),
+            part: (source.fault, source.part),
         });
         if let Some(every) = fault.every.filter(|every| *every > Duration::ZERO) {
             // From the first one, so that no rounding adds up.
@@ -464,6 +467,22 @@ mod tests {
             (164, 4, rule(0, None)),
         ];
         assert_eq!(all(&faults, ms(170)), expected);
+    }
+
+    // Spec: scenario.md#fault-8
+    #[test]
+    fn a_fault_concerns_only_the_steps_whose_hosts_it_can_touch() {
+        let step = [(0, 2)];
+        let packets = |from: &[u32], to: &[u32]| {
+            Affected::Packets(Match { from: from.to_vec(), to: to.to_vec(), ..Match::default() })
+        };
+        assert!(Affected::Link.concerns(&step));
+        assert!(packets(&[], &[]).concerns(&step));
+        assert!(packets(&[0], &[]).concerns(&step) && packets(&[2], &[0]).concerns(&step));
+        assert!(!packets(&[1], &[]).concerns(&step) && !packets(&[0], &[1, 3]).concerns(&step));
+        assert!(
+            Affected::Processes(vec![2]).concerns(&step) && !Affected::Processes(vec![1, 3]).concerns(&step)
+        );
     }
 
     #[test]

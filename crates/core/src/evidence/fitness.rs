@@ -10,6 +10,8 @@ const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
 const SATURATED: f64 = 0.95;
 /// A host that wants for CPU on a machine with less to spare than this wants for what the lab itself takes.
 const HOSTS_SHORT: f64 = 0.8;
+/// And with less than this one that waits for a core most of the time, while nothing but the lab takes any.
+const LAB_SHORT: f64 = 0.7;
 /// Nor had a fabric that ran, or wanted to and had no core, for so much of the time: what is left of it comes in pieces too short
 /// to be used.
 const FABRIC_SATURATED: f64 = 0.9;
@@ -75,9 +77,14 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
     // hosts of a lab share the machine with what carries their packets.
-    let short_of_cpu = match cause(facts) {
-        None => machine_full,
-        Some(cause) => machine_busy >= HOSTS_SHORT && wants_cpu(cause.name),
+    let short_of_cpu = match cause(facts).map(|cause| cause.name) {
+        None => machine_busy >= HOSTS_SHORT,
+        Some(name) if wants_cpu(name) => {
+            // Where hardly anything else runs here, the core that a host waited for was in the lab's own hands.
+            let by_the_lab = emulator.foreign_busy_ratio < DISTURBED && waited_for_a_core(facts, name);
+            machine_busy >= if by_the_lab { LAB_SHORT } else { HOSTS_SHORT }
+        }
+        Some(_) => false,
     };
     if facts.transport.is_some() && short_of_cpu {
         evidence.push(format!(
@@ -85,10 +92,40 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
             percent(machine_busy)
         ));
     }
+    if let Some(line) = waited_elsewhere(facts, emulator.one_way_seconds) {
+        evidence.push(line);
+    }
     (!evidence.is_empty()).then_some(LimitingFactor {
         name: Factor::EmulatorLimited,
         confidence: 0.9,
         evidence,
+    })
+}
+
+/// A window or a buffer that is too small for the round trip, where most of the round trip is none of the path's: packets waited
+/// for the fabric or for a core, which no larger buffer mends.
+fn waited_elsewhere(facts: &Facts, one_way_seconds: f64) -> Option<String> {
+    let seen_seconds = facts.transport?.rtt_seconds;
+    if !matches!(cause(facts)?.name, Factor::SendBuffer | Factor::ReceiveWindow) {
+        return None;
+    }
+    let queues_seconds: f64 = facts.ports.iter().map(|port| port.queue_seconds).sum();
+    let path_seconds = 2.0 * one_way_seconds + queues_seconds;
+    let doubt_seconds = 2.0 * lateness_allowed_seconds(one_way_seconds);
+    (seen_seconds > 2.0 * path_seconds + doubt_seconds).then(|| {
+        format!(
+            "TCP saw a round trip of {}, of which the path and its queues account for {}: packets waited outside the model",
+            human(seen_seconds, "s"),
+            human(path_seconds, "s")
+        )
+    })
+}
+
+/// Whether the busiest thread of that end waited for a core more than it ran.
+fn waited_for_a_core(facts: &Facts, name: Factor) -> bool {
+    facts.transport.is_some_and(|transport| match name {
+        Factor::SenderCpu => transport.sender_thread_wait_ratio > transport.sender_thread_busy_ratio,
+        _ => transport.receiver_thread_wait_ratio > transport.receiver_thread_busy_ratio,
     })
 }
 

@@ -166,7 +166,8 @@ pub(super) fn unknown(facts: &Facts) -> LimitingFactor {
         None if facts.generator.is_some() => evidence
             .push("the load was sent at the rate asked for; no resource was asked for more".to_owned()),
         None => evidence.push(
-            "one request at a time waits for the round trip; no resource was asked for more".to_owned(),
+            "each operation waits for the one before and for the path; no resource was asked for more"
+                .to_owned(),
         ),
         Some(transport) => {
             if let Some((port, load)) = fullest(facts) {

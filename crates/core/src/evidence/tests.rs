@@ -206,7 +206,7 @@ fn an_end_without_cpu_on_a_machine_without_cpu_is_the_emulators_fault_and_on_a_r
     assert_eq!(named(starved, link(0.5), full), Factor::EmulatorLimited);
     let nearly = EmulatorFacts { machine_idle_ratio: 0.15, ..calm() };
     assert_eq!(named(starved, link(0.5), nearly), Factor::EmulatorLimited);
-    let room_left = EmulatorFacts { machine_idle_ratio: 0.25, ..calm() };
+    let room_left = EmulatorFacts { machine_idle_ratio: 0.35, ..calm() };
     assert_eq!(named(starved, link(0.5), room_left), Factor::SenderCpu);
     let real = Facts { transport: Some(starved), ..Facts::default() };
     assert_eq!(limiting_factor(&real).name, Factor::SenderCpu);
@@ -263,6 +263,42 @@ fn a_queue_longer_than_the_round_trip_is_what_a_request_waits_for() {
         limiting_factor(&Facts { ports, emulator: Some(calm()), ..Facts::default() }).name
     };
     assert_eq!((waiting(0.030), waiting(0.001)), (Factor::Queue, Factor::Unknown));
+}
+
+// Spec: evidence.md#fitness-1
+#[test]
+fn a_host_that_waits_for_a_core_which_only_the_lab_can_have_is_the_labs_fault() {
+    let waits =
+        TransportFacts { sender_thread_busy_ratio: 0.3, sender_thread_wait_ratio: 0.7, ..busy_flow() };
+    let with = |machine_idle_ratio, foreign_busy_ratio| {
+        named(waits, link(0.03), EmulatorFacts { machine_idle_ratio, foreign_busy_ratio, ..calm() })
+    };
+    assert_eq!(with(0.21, 0.01), Factor::EmulatorLimited);
+    // Another program has the core, or a quota leaves the machine idle.
+    assert_eq!(with(0.21, 0.3), Factor::SenderCpu);
+    assert_eq!(with(0.4, 0.01), Factor::SenderCpu);
+    // A host that runs all the time wants for more than a core.
+    let runs =
+        TransportFacts { sender_thread_busy_ratio: 0.99, sender_thread_wait_ratio: 0.0, ..busy_flow() };
+    assert_eq!(
+        named(runs, link(0.03), EmulatorFacts { machine_idle_ratio: 0.25, ..calm() }),
+        Factor::SenderCpu
+    );
+}
+
+// Spec: evidence.md#fitness-1
+#[test]
+fn a_buffer_is_not_blamed_for_a_round_trip_that_is_not_the_paths() {
+    // A path of 100 us whose packets wait 16 ms for the fabric.
+    let short = EmulatorFacts { one_way_seconds: 50e-6, ..calm() };
+    let window =
+        |rtt_seconds| TransportFacts { receive_window_limited_seconds: 9.0, rtt_seconds, ..busy_flow() };
+    assert_eq!(named(window(0.016), link(0.04), short), Factor::EmulatorLimited);
+    assert_eq!(named(window(0.001), link(0.04), short), Factor::ReceiveWindow);
+    // A queue that the model has may hold them as long.
+    let queued = PortFacts { queue_seconds: 0.015, ..link(0.04) };
+    assert_eq!(named(window(0.016), queued, short), Factor::ReceiveWindow);
+    assert_eq!(named(window(0.016), link(0.04), calm()), Factor::ReceiveWindow);
 }
 
 // Spec: evidence.md#fitness-2

@@ -235,7 +235,13 @@ mod tests {
     static OWN: &[Param] = &[Param::new("size", Kind::Size, "Payload.").default("64B")];
 
     fn schemas() -> Vec<WorkloadSchema> {
-        vec![WorkloadSchema { name: "latency", about: "ping-pong", params: OWN, metrics: &[] }]
+        vec![WorkloadSchema {
+            name: "latency",
+            about: "ping-pong",
+            params: OWN,
+            metrics: &[],
+            refusal: |_, _, _| None,
+        }]
     }
 
     fn of(key: &str) -> String {

@@ -17,6 +17,8 @@ pub struct WorkloadSchema {
     /// Parameters beyond the common keys of a step.
     pub params: &'static [Param],
     pub metrics: &'static [Metric],
+    /// Why the workload of this name refuses these values for so many pairs, in words that name the keys.
+    pub refusal: fn(&str, &Values, usize) -> Option<String>,
 }
 
 impl WorkloadSchema {
@@ -158,6 +160,26 @@ pub enum Affected {
     Packets(Match),
     /// The processes of these hosts, by index in the topology.
     Processes(Vec<usize>),
+}
+
+impl Affected {
+    /// Whether it can touch a load between these pairs of hosts, either way. A fault with a phase for each sender happens to
+    /// a step only when it is the turn of one of the step's own hosts.
+    pub fn concerns(&self, pairs: &[(usize, usize)]) -> bool {
+        match self {
+            Affected::Link => true,
+            Affected::Packets(matches) => {
+                let has = |hosts: &[u32], host: usize| {
+                    hosts.is_empty() || hosts.iter().any(|one| *one as usize == host)
+                };
+                let passes = |from, to| has(&matches.from, from) && has(&matches.to, to);
+                pairs.iter().any(|(from, to)| passes(*from, *to) || passes(*to, *from))
+            }
+            Affected::Processes(hosts) => {
+                pairs.iter().any(|(from, to)| hosts.contains(from) || hosts.contains(to))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -47,6 +47,7 @@ pub(super) fn steps(
         let keys =
             if workload.is_some() || table.get("workload").is_none() { schema::STEP } else { continue };
         let reader = Reader::new(context, table, *at, what, "step", keys, extra, path);
+        let met = problems.count();
         let Some(name) = reader.name("name") else { continue };
         if steps.iter().any(|step| step.name == name) {
             problems.add(reader.place_of("name"), format!("two steps are called {name:?}"));
@@ -60,6 +61,13 @@ pub(super) fn steps(
         else {
             continue;
         };
+        // What is wrong with a single key has been said; this is about keys that do not go together.
+        if problems.count() == met
+            && let Some(text) = (workload.refusal)(workload.name, &values, pairs.len())
+        {
+            problems.add(refused_key(&reader, table, &text), format!("step {name:?}: {text}"));
+            continue;
+        }
         steps.push(Step {
             point: point(&name),
             name,
@@ -72,6 +80,12 @@ pub(super) fn steps(
         });
     }
     steps
+}
+
+/// The place of the first key in backticks that the step has; else the step's own.
+fn refused_key(reader: &Reader<'_>, table: &Table, text: &str) -> Place {
+    let mut named = text.split('`').skip(1).step_by(2);
+    named.find_map(|key| table.get(key)).map_or(reader.at, |node| node.at)
 }
 
 fn workload_of<'w>(
@@ -181,16 +195,6 @@ fn read_values(reader: &Reader<'_>, pair_count: usize) -> Values {
             reader.place_of("warm_up"),
             format!("`warm_up` {warm_up:?} leaves nothing of the `duration` {whole:?} to measure"),
             "the warm-up is part of the duration: a step of 20s with 5s of warm-up measures 15s",
-        );
-    }
-    // A workload may give one of them a default; one that is written but wrong has been refused already.
-    let ends = |key: &&str| values.contains_key(*key) || reader.has(key);
-    let given = ["duration", "bytes", "count"].iter().filter(|key| ends(key)).count();
-    if given == 0 {
-        reader.problems().add_help(
-            reader.at,
-            format!("{} does not say when it ends", reader.what),
-            "give one of `duration`, `bytes` or `count`",
         );
     }
     Values(values)

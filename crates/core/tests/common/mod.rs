@@ -3,7 +3,7 @@
 
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::scenario::{Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
-use weir_core::{Kind, Param};
+use weir_core::{Kind, Param, Values};
 
 const fn metric(name: &'static str, unit: &'static str, scope: Scope) -> Metric {
     Metric { name, unit, better: Better::Neither, scope, definition: "for tests" }
@@ -28,7 +28,17 @@ static BESIDE_METRICS: &[Metric] =
     &[metric("port.load_ratio", "1", Scope::Port), metric("port.dropped_packets", "packets", Scope::Port)];
 
 pub fn workloads() -> Vec<WorkloadSchema> {
-    let schema = |name, params, metrics| WorkloadSchema { name, about: "for tests", params, metrics };
+    let refusal = |_: &str, values: &Values, _| {
+        let both = values.duration("duration").is_some() && values.size("bytes").is_some();
+        let ends = ["duration", "bytes", "count"].iter().any(|key| values.get(key).is_some());
+        match (both, ends) {
+            (true, _) => Some("`duration` and `bytes` both say when it ends".to_owned()),
+            (_, false) => Some("it does not say when it ends".to_owned()),
+            _ => None,
+        }
+    };
+    let schema =
+        |name, params, metrics| WorkloadSchema { name, about: "for tests", params, metrics, refusal };
     vec![
         schema("latency", LATENCY_PARAMS, LATENCY_METRICS),
         schema("stream", STREAM_PARAMS, STREAM_METRICS),
