@@ -1,9 +1,10 @@
 //! Joins the crates' slices; the only file that names every implementation crate.
 
-use weir_core::Param;
+use std::time::Duration;
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
 use weir_core::scenario::WorkloadSchema;
+use weir_core::{Param, Values};
 use weir_seams::sink::Tables;
 use weir_seams::workload::WorkloadEntry;
 
@@ -18,12 +19,20 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         about: entry.about,
         params: entry.params,
         metrics: entry.build.metrics(),
+        refusal,
     };
     let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
     // Metrics that every step has, whatever its workload.
-    let beside = |metrics| WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics };
+    let beside =
+        |metrics| WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics, refusal };
     all.extend(weir_telemetry::METRICS.iter().copied().map(beside));
     all
+}
+
+/// Whatever the path is like, a workload refuses the same values.
+fn refusal(workload: &str, values: &Values, pair_count: usize) -> Option<String> {
+    let entry = workloads().iter().find(|entry| entry.name == workload)?;
+    entry.build.estimate(values, pair_count, Duration::ZERO).err().map(|error| error.text)
 }
 
 /// Every metric that can be emitted: the workloads' own, and those of the run around them.

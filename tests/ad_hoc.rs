@@ -72,6 +72,125 @@ fn stream_and_latency_give_the_summary_document_and_lists_are_sweeps() {
     assert!((1e-6..0.01).contains(&latency["median"].as_f64().unwrap()), "{latency}");
 }
 
+// Spec: net-protocol.md#burst-8
+#[test]
+fn bursts_of_any_size_are_timed_one_by_one_in_bounded_memory() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    for reply in ["none", "ack", "echo"] {
+        let summary = measured(&[
+            "net",
+            "burst",
+            &server.at,
+            "--sizes",
+            "1B..10MB*1000",
+            "--repetitions",
+            "5",
+            "--reply",
+            reply,
+            "--streams",
+            "2",
+            "--json",
+        ]);
+        let points = summary["points"].as_array().unwrap();
+        let ids: Vec<&str> = points.iter().map(|point| point["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["burst/size=1B", "burst/size=1kB", "burst/size=1MB", "burst/size=10MB"]);
+        let completions: Vec<&Value> =
+            points.iter().map(|point| &point["metrics"]["burst.completion_seconds"]).collect();
+        assert!(completions.iter().all(|completion| completion["n"] == 10), "{summary:#}");
+        let mean = |at: usize| completions[at]["mean"].as_f64().unwrap();
+        assert!(0.0 < mean(0) && mean(0) < mean(3) && mean(3) < 5.0, "{completions:?}");
+    }
+    let size = 1u64 << 30;
+    let summary = measured(&[
+        "net",
+        "burst",
+        &server.at,
+        "--sizes",
+        "1GiB",
+        "--repetitions",
+        "1",
+        "--reply",
+        "ack",
+        "--json",
+    ]);
+    let completion = &summary["points"][0]["metrics"]["burst.completion_seconds"];
+    assert!(completion["mean"].as_f64().unwrap() > size as f64 / 100e9, "{completion}");
+    // Of the most it ever held: the burst itself would be a GiB.
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most_kib: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most_kib < 100 * 1024, "{most_kib} KiB");
+    let refused = run(&["net", "burst", &server.at, "--sizes", "2kB..1kB"]);
+    assert_eq!(refused.status, 2);
+    assert!(refused.stderr.contains("2kB..1kB"), "{}", refused.stderr);
+}
+
+#[test]
+fn connections_are_made_and_closed_on_ports_of_their_own() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    for close in ["server", "client", "reset"] {
+        let summary = measured(&[
+            "net",
+            "connect",
+            &server.at,
+            "--streams",
+            "2",
+            "--count",
+            "200",
+            "--close",
+            close,
+            "--json",
+        ]);
+        let metrics = &summary["points"][0]["metrics"];
+        assert_eq!(metrics["connect.total_seconds"]["n"], 400, "{close}: {summary:#}");
+        assert!(metrics["connect.per_second"]["mean"].as_f64().unwrap() > 100.0, "{close}: {summary:#}");
+    }
+    let summary = measured(&[
+        "net",
+        "burst",
+        &server.at,
+        "--sizes",
+        "1kB",
+        "--repetitions",
+        "20",
+        "--connection",
+        "per-burst",
+        "--json",
+    ]);
+    assert_eq!(summary["points"][0]["metrics"]["burst.connect_seconds"]["n"], 20, "{summary:#}");
+}
+
+#[test]
+fn datagrams_are_paced_and_accounted_for() {
+    let _turn = turn();
+    let server = Server::begin(&[]);
+    let summary = measured(&[
+        "net",
+        "udp",
+        &server.at,
+        "--rate",
+        "5Mbit/s,20Mbit/s",
+        "--duration",
+        "1s",
+        "--direction",
+        "both",
+        "--json",
+    ]);
+    for (point, rate) in summary["points"].as_array().unwrap().iter().zip([5e6, 20e6]) {
+        let of = |metric: &str| point["metrics"][metric]["mean"].as_f64().unwrap();
+        assert_eq!(point["metrics"]["udp.loss_ratio"]["n"], 2, "{point:#}");
+        assert_eq!(of("udp.loss_ratio"), 0.0, "{point:#}");
+        let kept = 1.0 - of("generator.missed_ratio");
+        let goodput = of("udp.flow_goodput_bits_per_second");
+        assert!((goodput / rate - kept).abs() < 0.05, "{goodput} {rate} {kept}");
+    }
+    let refused = run(&["net", "udp", &server.at, "--rate", "1Mbit/s", "--size", "10B"]);
+    assert_eq!(refused.status, 2);
+    assert!(refused.stderr.contains("`size`"), "{}", refused.stderr);
+}
+
 #[test]
 fn anyone_may_come_only_where_the_user_said_so() {
     let refused = run(&["net", "serve", "--listen", "0.0.0.0:0"]);

@@ -322,19 +322,11 @@ pub fn run(
     let clocks = own_clocks(input, fleet, trial_start, ended);
     timeline.extend(clocks.iter().map(|(host, clock)| clock_event(host, clock, input, trial_start, ended)));
     timeline.sort_by_key(|event| event.at_ns);
-    let faults: Vec<FaultWindow> = happened
-        .iter()
-        .map(|it| FaultWindow {
-            name: it.fault.to_string(),
-            start_ns: offset_ns(it.start, trial_start),
-            end_ns: offset_ns(it.end, trial_start),
-        })
-        .collect();
     let mut output = TrialOutput { records: Vec::new(), samples: Vec::new(), timeline, lab_broken };
     for (index, result) in results.into_iter().enumerate() {
         let (before, after) = lateness[index].clone();
         let edges = (!before.is_empty() && !after.is_empty()).then_some((before, after));
-        record_step(input, index, result, trial_start, &series, &faults, edges, &mut output);
+        record_step(input, index, result, trial_start, &series, &happened, edges, &mut output);
     }
     for record in &mut output.records {
         record.rows.extend(clocks.iter().flat_map(|(host, clock)| clock_rows(host, clock)));
@@ -432,7 +424,7 @@ fn record_step(
     mut result: StepResult,
     trial_start: Instant,
     series: &[Series],
-    faults: &[FaultWindow],
+    happened: &[Occurrence],
     lateness: Option<(Vec<u64>, Vec<u64>)>,
     output: &mut TrialOutput,
 ) {
@@ -446,10 +438,18 @@ fn record_step(
         to_trial_clock(&mut outcome.series, trial_start);
     }
     let of_hosts = take_host_series(&mut result);
-    let of_step: Vec<FaultWindow> = faults
+    let of_step: Vec<FaultWindow> = happened
         .iter()
+        .filter(|it| {
+            let (fault, part) = it.part;
+            input.configuration.faults[fault].parts[part].affected.concerns(&step.pairs)
+        })
+        .map(|it| FaultWindow {
+            name: it.fault.to_string(),
+            start_ns: offset_ns(it.start, trial_start),
+            end_ns: offset_ns(it.end, trial_start),
+        })
         .filter(|fault| fault.start_ns < whole.end_ns && fault.end_ns > whole.start_ns)
-        .cloned()
         .collect();
     let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &of_step };
     let derived = job.workload.derive(&context, &result.outcomes);

@@ -166,6 +166,11 @@ impl Lateness {
         }
     }
 
+    /// Notes a tick met so late. For generators that give none up.
+    pub fn meet(&mut self, late_ns: u64) {
+        self.record(late_ns, 1);
+    }
+
     /// `None` when no tick was due.
     pub fn account(&self, ticks: &Ticks) -> Option<Account> {
         (self.count > 0).then(|| Account {

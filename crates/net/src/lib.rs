@@ -1,11 +1,19 @@
-//! Network workloads: `stream` (bulk TCP) and `latency` (ping-pong). What they say on the wire is in
+//! Network workloads: `stream` (bulk TCP), `latency` (ping-pong), `burst` (single transfers),
+//! `connect` (connections a second) and `udp` (paced datagrams). What they say on the wire is in
 //! `docs/specs/net-protocol.md`.
 
 pub mod adhoc;
+pub mod burst;
+pub mod connect;
+pub mod door;
+pub mod farewell;
 pub mod generator;
 pub mod latency;
+pub mod offset;
 pub mod rendezvous;
 pub mod stream;
+pub mod threads;
+pub mod udp;
 
 use weir_seams::Entry;
 use weir_seams::workload::WorkloadEntry;
@@ -24,6 +32,27 @@ pub static WORKLOADS: &[WorkloadEntry] = &[
         params: latency::PARAMS,
         needs: &[],
         build: &latency::Latency,
+    },
+    Entry {
+        name: "burst",
+        about: "transfers of one size: completion of each, spread between flows, cost of connections",
+        params: burst::plan::PARAMS,
+        needs: &[],
+        build: &burst::Burst,
+    },
+    Entry {
+        name: "connect",
+        about: "connections made, used once and closed: how many a second, and the time of each phase",
+        params: connect::plan::PARAMS,
+        needs: &[],
+        build: &connect::Connect,
+    },
+    Entry {
+        name: "udp",
+        about: "paced datagrams: loss, repetition, reordering, jitter, delay variation",
+        params: udp::plan::PARAMS,
+        needs: &[],
+        build: &udp::Udp,
     },
 ];
 

@@ -150,8 +150,13 @@ pub struct Acceptor<C = TcpStream> {
 }
 
 impl Acceptor {
-    /// Listens at a free port of the host's data address, within its `data_ports` if it has some.
-    pub fn listen(assignment: &Assignment, options: &TcpOptions) -> Result<Acceptor, WorkloadError> {
+    /// Listens at a free port of the host's data address, within its `data_ports` if it has some. `greet` says the first word
+    /// on each flow that is let in.
+    pub fn listen(
+        assignment: &Assignment,
+        options: &TcpOptions,
+        greet: impl Fn(u32, &TcpStream) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<Acceptor, WorkloadError> {
         allow_many(assignment)?;
         let body = Body::of(assignment)?;
         let key = key_of(assignment)?;
@@ -163,7 +168,9 @@ impl Acceptor {
         .map_err(stop)?;
         let address = listener.local_addr().map_err(stop)?;
         let indices = body.flows.iter().map(|flow| flow.index).collect();
-        Acceptor::begin(host, address, body.flows, move |shared| accept_all(listener, key, indices, shared))
+        Acceptor::begin(host, address, body.flows, move |shared| {
+            accept_all(listener, key, indices, shared, greet)
+        })
     }
 }
 
@@ -266,6 +273,7 @@ fn accept_all(
     key: Key,
     expected: Vec<u32>,
     shared: &Shared<TcpStream>,
+    greet: impl Fn(u32, &TcpStream) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     let limits = GateLimits { pending_max: expected.len().max(256), ..GateLimits::default() };
     let expected: BTreeSet<u32> = expected.into_iter().collect();
@@ -283,7 +291,8 @@ fn accept_all(
                 continue;
             }
             // A client that is gone before it heard the answer has its place free to try again.
-            if let Ok(stream) = client.welcome() {
+            let greeted = client.welcome().and_then(|stream| greet(hello.flow, &stream).map(|()| stream));
+            if let Ok(stream) = greeted {
                 arrivals.streams.insert(hello.flow, stream);
                 left -= 1;
                 shared.changed.notify_all();
@@ -397,6 +406,15 @@ pub fn granted(flows: &[Flow], options: &TcpOptions) -> serde_json::Map<String, 
         .collect()
 }
 
+/// The workload's own part of every outcome. Errors name the host whose part is not what it should be.
+pub fn bodies<T: serde::de::DeserializeOwned>(outcomes: &[Outcome]) -> Result<Vec<T>, String> {
+    let body = |outcome: &Outcome| {
+        serde_json::from_value(outcome.body.clone())
+            .map_err(|error| format!("host {}: its outcome is malformed: {error}", outcome.host))
+    };
+    outcomes.iter().map(body).collect()
+}
+
 /// What the kernel granted less of than was asked, from the grants of all outcomes: each text once, with how many ends of
 /// flows it was so for.
 pub fn clamped(outcomes: &[Outcome]) -> Vec<String> {
@@ -424,10 +442,19 @@ pub enum Side<C = TcpStream> {
 impl Side {
     /// Listens or connects, as the assignment's role says.
     pub fn prepare(assignment: &Assignment, options: &TcpOptions) -> Result<Side, WorkloadError> {
+        Side::prepare_greeting(assignment, options, |_, _| Ok(()))
+    }
+
+    /// Likewise; an accepting end says a first word on each flow.
+    pub fn prepare_greeting(
+        assignment: &Assignment,
+        options: &TcpOptions,
+        greet: impl Fn(u32, &TcpStream) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<Side, WorkloadError> {
         // A host of a scenario may be one where weir has no privileges; the record has what was granted.
         let options = &TcpOptions { or_as_allowed: true, ..options.clone() };
         if assignment.role == ACCEPT {
-            return Ok(Side::Accept(Acceptor::listen(assignment, options)?));
+            return Ok(Side::Accept(Acceptor::listen(assignment, options, greet)?));
         }
         Ok(Side::Connect(connect(assignment, options)?))
     }

@@ -17,6 +17,16 @@ pub fn monotonic() -> Instant {
     Instant::from_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// Which clock `monotonic` reads: two processes with the same answer read the same one. The kernel's boot and the process's
+/// time namespace are in it. `None` where `/proc` does not tell.
+pub fn identity() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    // A kernel without time namespaces has one clock for all.
+    let namespace = std::fs::read_link("/proc/self/ns/time").ok();
+    let namespace = namespace.as_ref().map_or_else(String::new, |path| path.display().to_string());
+    Some(format!("{} {namespace}", boot.trim()))
+}
+
 /// Time the calling thread has spent on a CPU, user and system.
 pub fn thread_cpu_time() -> Duration {
     let time = read(libc::CLOCK_THREAD_CPUTIME_ID);

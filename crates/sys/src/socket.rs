@@ -101,6 +101,19 @@ pub fn connect(socket: BorrowedFd<'_>, address: &SocketAddr, limit: Duration) ->
     set_nonblocking(socket, false)
 }
 
+/// Connects a blocking socket; its time-out for sending bounds the wait. Fewer calls than `connect`, for who makes many.
+pub fn connect_waiting(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::new(address);
+    // Safety: pointer and length describe `raw`, which outlives the call.
+    match check(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), raw.length) }) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer from {address}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes the socket non-blocking and begins to connect it. True when it is connected already; else it becomes writable when
 /// it is or has failed, and `pending_error` says which.
 pub fn begin_connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<bool> {
@@ -328,6 +341,41 @@ pub fn unread_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     // Safety: the request writes one int to the pointer, which is valid for the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut value) })?;
     Ok(value.max(0) as u64)
+}
+
+/// What one call sends from now on leaves as datagrams of so many bytes each (`UDP_SEGMENT`, Linux 4.18); 0 ends that.
+pub fn set_datagram_segment(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    const UDP_SEGMENT: libc::c_int = 103;
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    set_int(socket, libc::SOL_UDP, UDP_SEGMENT, bytes)
+}
+
+/// Datagrams of one size that have come together are received with one call, one after the other (`UDP_GRO`, Linux 5.0).
+pub fn set_datagram_join(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    const UDP_GRO: libc::c_int = 104;
+    set_int(socket, libc::SOL_UDP, UDP_GRO, libc::c_int::from(on))
+}
+
+/// Buffers the socket has dropped because it had no room (`SO_MEMINFO`, Linux 4.12).
+pub fn dropped_datagrams(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    const SO_MEMINFO: libc::c_int = 55;
+    const DROPS: usize = 8;
+    let mut values = [0u32; 9];
+    let mut length = std::mem::size_of_val(&values) as libc::socklen_t;
+    // Safety: pointer and length describe `values`, which outlives the call.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            values.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    })?;
+    if (length as usize) < std::mem::size_of_val(&values) {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
+    }
+    Ok(u64::from(values[DROPS]))
 }
 
 /// Raises this process's limit of open files to what it may have, and returns that. Many systems start programs with 1,024,

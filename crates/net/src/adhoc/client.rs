@@ -3,7 +3,9 @@
 use super::AdhocError;
 use super::message::{Flows, FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
 use crate::WORKLOADS;
+use crate::door;
 use crate::rendezvous::Flow;
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -119,7 +121,7 @@ impl Client {
         let _ = weir_sys::socket::raise_open_files();
         let calls: Vec<Call> =
             specs.iter().map(|spec| Call { address, mode: Mode::Data, token, flow: spec.index }).collect();
-        let streams = dial(&calls, self.key.as_ref(), Some(job.tcp()), PATIENCE).map_err(|failed| {
+        let streams = dial(&calls, self.key.as_ref(), job.tcp(), PATIENCE).map_err(|failed| {
             AdhocError::new(match failed.error {
                 // This machine's own socket refused it; the server has nothing to do with it.
                 DialError::Option(error) => error.to_string(),
@@ -128,7 +130,13 @@ impl Client {
             })
         })?;
         let flows = specs.into_iter().zip(streams).map(|(spec, stream)| Flow { spec, stream });
-        Ok(Flows::Streams(flows.collect()))
+        let flows: Vec<Flow> = flows.collect();
+        let links = if job.makes_connections() {
+            door::hear_all(&flows).map_err(|error| AdhocError::new(error.text))?
+        } else {
+            BTreeMap::new()
+        };
+        Ok(Flows::Streams(flows, links))
     }
 
     /// The flows over UDP.
@@ -235,12 +243,8 @@ fn watch(
 }
 
 fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> Measurement {
-    let name = match job {
-        Job::Stream(_) => "stream",
-        Job::Latency(_) => "latency",
-    };
     let workload: &dyn Workload =
-        WORKLOADS.iter().find(|entry| entry.name == name).expect("a job is one of the workloads").build;
+        WORKLOADS.iter().find(|entry| entry.name == job.name()).expect("a job is one of the workloads").build;
     // Each end's clock is its own and there are no faults, so no times of one end are compared with the other's.
     let context = DeriveContext { values, start_ns: 0, faults: &[] };
     let derived = workload.derive(&context, &outcomes);

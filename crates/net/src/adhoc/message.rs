@@ -1,12 +1,17 @@
 //! What is said on a control connection.
 
 use super::{CLIENT, SERVER};
+use crate::burst::{self, plan::BurstPlan};
+use crate::connect::{self, plan::ConnectPlan};
+use crate::door::Link;
 use crate::latency::{LatencyPlan, Travel, datagrams, open, pingpong};
 use crate::rendezvous::{self, Body, Flow, FlowSpec};
 use crate::stream::clock::Patience;
 use crate::stream::engine;
 use crate::stream::plan::{BLOCK_BYTES_MAX, StreamPlan, Until};
+use crate::udp::{self, plan::UdpPlan};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use weir_core::Values;
@@ -31,6 +36,9 @@ const THREADS_MAX: u64 = 64;
 pub enum Job {
     Stream(StreamPlan),
     Latency(LatencyPlan),
+    Burst(BurstPlan),
+    Connect(ConnectPlan),
+    Udp(UdpPlan),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,20 +74,45 @@ pub enum FromServer {
 
 /// The connected flows of one end.
 pub enum Flows {
-    Streams(Vec<Flow>),
+    /// With what they have for connections of their own, by index.
+    Streams(Vec<Flow>, BTreeMap<u32, Link>),
     Datagrams(Vec<Flow<Association>>),
 }
 
 impl Job {
-    /// Whether its flows travel over UDP.
-    pub fn over_datagrams(&self) -> bool {
-        matches!(self, Job::Latency(LatencyPlan { transport: Travel::Udp, .. }))
+    /// The workload's.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Job::Stream(_) => "stream",
+            Job::Latency(_) => "latency",
+            Job::Burst(_) => "burst",
+            Job::Connect(_) => "connect",
+            Job::Udp(_) => "udp",
+        }
     }
 
-    pub fn tcp(&self) -> &TcpOptions {
+    /// Whether its flows travel over UDP.
+    pub fn over_datagrams(&self) -> bool {
+        matches!(self, Job::Udp(_) | Job::Latency(LatencyPlan { transport: Travel::Udp, .. }))
+    }
+
+    /// Whether its flows make connections while they run, and must be told where.
+    pub fn makes_connections(&self) -> bool {
         match self {
-            Job::Stream(plan) => &plan.tcp,
-            Job::Latency(plan) => &plan.tcp,
+            Job::Connect(_) => true,
+            Job::Burst(plan) => plan.connection.made_within(),
+            _ => false,
+        }
+    }
+
+    /// `None` where there is no connection.
+    pub fn tcp(&self) -> Option<&TcpOptions> {
+        match self {
+            Job::Stream(plan) => Some(&plan.tcp),
+            Job::Latency(plan) => Some(&plan.tcp),
+            Job::Burst(plan) => Some(&plan.tcp),
+            Job::Connect(plan) => Some(&plan.tcp),
+            Job::Udp(_) => None,
         }
     }
 
@@ -89,6 +122,10 @@ impl Job {
             Job::Stream(StreamPlan { until: Until::Duration(duration), .. }) => Some(*duration),
             Job::Stream(_) => None,
             Job::Latency(plan) => plan.planned(),
+            // The last burst may take as long as it needs.
+            Job::Burst(_) => None,
+            Job::Connect(plan) => plan.planned(),
+            Job::Udp(plan) => Some(plan.planned()),
         }
     }
 
@@ -112,6 +149,39 @@ impl Job {
                 // The ring of requests without reply is beside the messages.
                 (1, 2 * plan.size_bytes + open::FLIGHT_MAX)
             }
+            Job::Burst(plan) => {
+                plan.check()?;
+                if plan.planned().is_some_and(|planned| planned > DURATION_MAX) {
+                    return stop(format!("`every` and `repetitions` come to more than {DURATION_MAX:?}"));
+                }
+                if plan.streams > burst::plan::FLOWS_MAX {
+                    return stop(format!(
+                        "{} flows; bursts have at most {}",
+                        plan.streams,
+                        burst::plan::FLOWS_MAX
+                    ));
+                }
+                (plan.streams, plan.streams * 2 * burst::plan::BLOCK_BYTES as u64)
+            }
+            Job::Connect(plan) => {
+                plan.check()?;
+                let most = connect::plan::FLOWS_MAX;
+                if plan.streams > most {
+                    return stop(format!("{} flows; connects have at most {most}", plan.streams));
+                }
+                (plan.streams, plan.streams * (plan.request_bytes + plan.response_bytes))
+            }
+            Job::Udp(plan) => {
+                plan.check()?;
+                let flows = plan.flows_per_pair();
+                if flows > udp::plan::FLOWS_MAX {
+                    return stop(format!(
+                        "{flows} flows; at most {} are possible over UDP",
+                        udp::plan::FLOWS_MAX
+                    ));
+                }
+                (flows, flows.saturating_mul(plan.receive_buffer_bytes.saturating_add(1 << 20)))
+            }
         };
         if flows > FLOWS_MAX {
             return stop(format!("{flows} flows; at most {FLOWS_MAX} are possible here"));
@@ -119,7 +189,7 @@ impl Job {
         if self.duration().is_some_and(|duration| duration > DURATION_MAX) {
             return stop(format!("`duration` is longer than {DURATION_MAX:?}"));
         }
-        let tcp = self.tcp();
+        let tcp = self.tcp().cloned().unwrap_or_default();
         if !tcp.congestion.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
             return stop("the congestion control's name has characters no name has".to_owned());
         }
@@ -142,6 +212,11 @@ impl Job {
                 rendezvous::assignments("stream", &request, plan.streams, plan.direction.connector_sends())
             }
             Job::Latency(_) => rendezvous::assignments("latency", &request, 1, &[true]),
+            Job::Burst(plan) => rendezvous::assignments("burst", &request, plan.streams, &[true]),
+            Job::Connect(plan) => rendezvous::assignments("connect", &request, plan.streams, &[true]),
+            Job::Udp(plan) => {
+                rendezvous::assignments("udp", &request, plan.streams, plan.direction.connector_sends())
+            }
         };
         let stage = u8::from(!server);
         let mine = assignments.iter().find(|assignment| assignment.stage == stage);
@@ -152,7 +227,7 @@ impl Job {
     pub fn run(&self, server: bool, flows: Flows, control: &Control) -> Result<Outcome, WorkloadError> {
         let (host, role) = if server { (SERVER, rendezvous::ACCEPT) } else { (CLIENT, rendezvous::CONNECT) };
         match (self, flows) {
-            (Job::Stream(plan), Flows::Streams(flows)) => {
+            (Job::Stream(plan), Flows::Streams(flows, _)) => {
                 let load = engine::Load {
                     plan: plan.clone(),
                     host: host.to_owned(),
@@ -170,12 +245,30 @@ impl Job {
                     limits: pingpong::Limits::default(),
                 };
                 match flows {
-                    Flows::Streams(flows) => pingpong::run(&load, flows, control),
+                    Flows::Streams(flows, _) => pingpong::run(&load, flows, control),
                     Flows::Datagrams(flows) => datagrams::run(&load, flows, control),
                 }
             }
-            (Job::Stream(_), Flows::Datagrams(_)) => {
-                Err(WorkloadError::stop("a stream does not go over UDP"))
+            (Job::Burst(plan), Flows::Streams(flows, links)) => {
+                let load = burst::Load {
+                    plan: plan.clone(),
+                    host: host.to_owned(),
+                    role: role.to_owned(),
+                    silence: burst::SILENCE,
+                };
+                burst::run(&load, flows, links, control)
+            }
+            (Job::Connect(plan), Flows::Streams(flows, links)) => {
+                let load = connect::Load { plan: plan.clone(), host: host.to_owned(), role: role.to_owned() };
+                connect::run(&load, flows, links, control)
+            }
+            (Job::Udp(plan), Flows::Datagrams(flows)) => {
+                let load = udp::Load { plan: plan.clone(), host: host.to_owned(), role: role.to_owned() };
+                udp::run(&load, flows, control)
+            }
+            (Job::Stream(_) | Job::Burst(_) | Job::Connect(_), Flows::Datagrams(_))
+            | (Job::Udp(_), Flows::Streams(..)) => {
+                Err(WorkloadError::stop(format!("a {} step does not travel so", self.name())))
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::AdhocError;
 use super::message::{DURATION_MAX, Flows, FromClient, FromServer, Job, REQUEST_BYTES_MAX, token_text};
 use super::server::{Arrived, Expecting, Hall};
+use crate::door;
 use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -98,11 +99,10 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         Ok(Ok(outcome)) => {
             let bytes = control.progress();
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
+            let count = job.flows(true).len();
             Ok(match &*job {
-                Job::Stream(plan) => {
-                    format!("stream, {} flows, {bytes} bytes received", plan.flows_per_pair())
-                }
-                Job::Latency(_) => "latency".to_owned(),
+                Job::Latency(_) | Job::Connect(_) => job.name().to_owned(),
+                _ => format!("{}, {count} flows, {bytes} bytes", job.name()),
             })
         }
         Ok(Err(error)) => session.refuse(&error.text),
@@ -127,7 +127,8 @@ fn connect(session: &Session<'_>, job: &Job) -> Result<Flows, AdhocError> {
     for spec in specs {
         match all.remove(&spec.index) {
             Some(Arrived::Stream(stream)) => {
-                if let Err(error) = job.tcp().apply_connected(stream.as_fd()) {
+                let applied = job.tcp().map_or(Ok(()), |tcp| tcp.apply_connected(stream.as_fd()));
+                if let Err(error) = applied {
                     return session.refuse(&format!("on the server: {error}"));
                 }
                 streams.push(Flow { spec, stream });
@@ -136,8 +137,15 @@ fn connect(session: &Session<'_>, job: &Job) -> Result<Flows, AdhocError> {
             None => return session.refuse(&format!("{} never connected", spec.entity)),
         }
     }
+    let links = match job.tcp().filter(|_| job.makes_connections()) {
+        Some(tcp) => match door::open_and_greet(&streams, tcp) {
+            Ok(links) => links,
+            Err(error) => return session.refuse(&format!("on the server: {error}")),
+        },
+        None => BTreeMap::new(),
+    };
     session.send(&FromServer::Connected, PATIENCE)?;
-    Ok(if datagrams { Flows::Datagrams(associations) } else { Flows::Streams(streams) })
+    Ok(if datagrams { Flows::Datagrams(associations) } else { Flows::Streams(streams, links) })
 }
 
 /// Until the client says its next word: it may not have heard over UDP that it was let in, and asks again.

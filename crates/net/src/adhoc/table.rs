@@ -41,12 +41,16 @@ fn wrapped(text: &str) -> String {
     out
 }
 
-/// `workload` is `stream` or `latency`.
+/// `workload` is `stream`, `latency`, `burst`, `connect` or `udp`.
 pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String {
-    let columns: &[(&str, usize)] = if workload == "stream" {
-        &[("goodput", 13), ("slowest flow", 14), ("Jain", 7), ("resent", 8), ("stalled", 9)]
-    } else {
-        &[("round trips", 11), ("median", 10), ("mean", 10), ("99 %", 10), ("most", 10)]
+    let columns: &[(&str, usize)] = match workload {
+        "stream" => &[("goodput", 13), ("slowest flow", 14), ("Jain", 7), ("resent", 8), ("stalled", 9)],
+        "udp" => &[("goodput", 13), ("lost", 9), ("reordered", 9), ("jitter", 10), ("packets/s", 11)],
+        "connect" => {
+            &[("connections/s", 14), ("handshake", 10), ("exchange", 10), ("close", 10), ("99 %", 10)]
+        }
+        "burst" => &[("bursts", 8), ("least", 10), ("mean", 10), ("most", 10), ("goodput", 13)],
+        _ => &[("round trips", 11), ("median", 10), ("mean", 10), ("99 %", 10), ("most", 10)],
     };
     let mut out = String::new();
     let mut line = format!("{:NAME$}", "");
@@ -60,7 +64,37 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         let id = point_id(workload, &point.parameters);
         let all = metrics(&point.measurement.rows, definitions);
         let get = |name: &str| all.get(name);
-        let cells = if workload == "stream" {
+        let count = |of: Option<&MetricSummary>| of.map_or("–".to_owned(), |metric| metric.n.to_string());
+        let cells = if workload == "burst" {
+            let completion = get("burst.completion_seconds");
+            [
+                count(completion),
+                cell(completion, |it| it.min),
+                cell(completion, |it| it.mean),
+                cell(completion, |it| it.max),
+                cell(get("burst.goodput_bits_per_second"), |it| it.mean),
+            ]
+        } else if workload == "connect" {
+            let median = |name: &str| cell(get(name), |it| it.median);
+            [
+                get("connect.per_second").map_or("–".to_owned(), |it| format!("{:.0}", it.mean)),
+                median("connect.handshake_seconds"),
+                median("connect.exchange_seconds"),
+                median("connect.close_seconds"),
+                cell(get("connect.total_seconds"), |it| it.p99),
+            ]
+        } else if workload == "udp" {
+            let share =
+                |name: &str| get(name).map_or("–".to_owned(), |it| format!("{:.3} %", it.mean * 100.0));
+            [
+                cell(get("udp.total_goodput_bits_per_second"), |it| it.mean),
+                share("udp.loss_ratio"),
+                share("udp.reordered_ratio"),
+                cell(get("udp.jitter_seconds"), |it| it.mean),
+                get("udp.sent_per_second")
+                    .map_or("–".to_owned(), |it| format!("{:.0}", it.mean * it.n as f64)),
+            ]
+        } else if workload == "stream" {
             let resent = get("stream.retransmitted_segments");
             [
                 cell(get("stream.total_goodput_bits_per_second"), |it| it.mean),
@@ -72,7 +106,7 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         } else {
             let trips = get("latency.round_trip_seconds");
             [
-                trips.map_or("–".to_owned(), |it| it.n.to_string()),
+                count(trips),
                 cell(trips, |it| it.median),
                 cell(trips, |it| it.mean),
                 cell(trips, |it| it.p99),
@@ -87,6 +121,28 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         out.push('\n');
         if let Some(cost) = get("cost.cpu_seconds_per_gigabyte") {
             notes.push(format!("{id}: {:.3} CPU seconds per gigabyte, both ends", cost.mean));
+        }
+        if let Some(spread) = get("burst.spread_ratio") {
+            notes.push(format!(
+                "{id}: between the flows of a repetition (slowest - fastest)/mean was {:.3}, at most {:.3}",
+                spread.mean, spread.max
+            ));
+        }
+        if let Some(doubt) = get("burst.clock_uncertainty_seconds").filter(|doubt| doubt.max > 0.0) {
+            let doubt = human(doubt.max, &doubt.unit);
+            notes.push(format!("{id}: one-way times are within {doubt}, as the two clocks were compared"));
+        }
+        for (name, what) in [
+            ("udp.duplicate_ratio", "came more than once"),
+            ("udp.unsent_ratio", "were not taken by the sender's kernel, which is no loss"),
+            (
+                "udp.socket_dropped_ratio",
+                "or more found the receiver's socket full: it is the program that lost them",
+            ),
+        ] {
+            if let Some(share) = get(name).filter(|share| share.mean > 0.0) {
+                notes.push(format!("{id}: {:.3} % of the datagrams {what}", share.mean * 100.0));
+            }
         }
         if let Some(lost) = get("latency.lost_ratio").filter(|lost| lost.mean > 0.0) {
             notes.push(format!("{id}: {:.3} % of the requests were lost", lost.mean * 100.0));

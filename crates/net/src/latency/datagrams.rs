@@ -4,9 +4,11 @@ use super::open::{self, Wire};
 use super::pingpong::Load;
 use super::trips::{Report, Trips, assemble};
 use super::{LatencyPlan, Until};
+use crate::farewell;
 use crate::rendezvous::Flow;
 use crate::stream::clock::nanoseconds;
 use crate::stream::engine::wait_for_start;
+use crate::threads;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -17,15 +19,6 @@ use weir_transport::udp::{Association, DATAGRAM_BYTES_MAX, is_peers};
 
 /// Longest a call blocks before the orders are looked at.
 const LOOK: Duration = Duration::from_millis(50);
-/// First pause before an end that was not heard is said again; it doubles up to the second.
-const END_AGAIN_FIRST: Duration = Duration::from_millis(50);
-const END_AGAIN_MAX: Duration = Duration::from_millis(800);
-/// How often the end is said before the other end is left to its own clock.
-const END_SAID_MAX: u32 = 8;
-/// How long the answering end hears repeated ends after the first.
-const LINGER: Duration = Duration::from_millis(300);
-/// How long after the planned end of the asking end the answering one gives up waiting for its word.
-const END_GRACE: Duration = Duration::from_secs(3);
 /// Datagrams that are no reply looked at in a row.
 const NOISE_MAX: usize = 64;
 /// Round trips between two additions to the live progress.
@@ -39,26 +32,7 @@ pub fn run(load: &Load, flows: Vec<Flow<Association>>, control: &Control) -> Res
         started_ns: control.start_at().as_ns(),
         ..Outcome::default()
     };
-    let reports = std::thread::scope(|scope| {
-        let mut running = Vec::with_capacity(flows.len());
-        for flow in flows {
-            let thread = std::thread::Builder::new()
-                .name("weir-ping".to_owned())
-                .spawn_scoped(scope, move || one(load, flow, control));
-            match thread {
-                Ok(thread) => running.push(thread),
-                Err(error) => {
-                    control.abort();
-                    return Err(WorkloadError::retry(format!("a thread could not be started: {error}")));
-                }
-            }
-        }
-        let reports: Result<Vec<Report>, _> = running.into_iter().map(|thread| thread.join()).collect();
-        reports.map_err(|_| WorkloadError::retry("a latency thread panicked: this is a bug of weir"))
-    })?;
-    if control.aborted() {
-        return Err(WorkloadError::stop("the load was aborted"));
-    }
+    let reports = threads::each_alone("weir-ping", flows, control, |flow| one(load, flow, control))?;
     assemble(&mut outcome, &load.plan, reports);
     outcome.ended_ns = clock::monotonic().as_ns();
     Ok(outcome)
@@ -88,7 +62,7 @@ fn ask(load: &Load, association: &Association, control: &Control, report: &mut R
         None => one_at_a_time(load, association, control, report),
     };
     // However it went, the other end need not wait for more.
-    let ended = end(association, control);
+    let ended = farewell::say(association, 0, control);
     result.and(ended)
 }
 
@@ -211,33 +185,6 @@ fn await_reply(
     }
 }
 
-/// Tells the answering end that no more will come, until it has heard it or does not answer.
-fn end(association: &Association, control: &Control) -> io::Result<()> {
-    let socket = &association.socket;
-    socket.set_nonblocking(false)?;
-    let mut pause = END_AGAIN_FIRST;
-    let mut bytes = vec![0; DATAGRAM_BYTES_MAX + 1];
-    for _ in 0..END_SAID_MAX {
-        // If it cannot be said now, perhaps the next time.
-        let _ = association.send_bare(Kind::End, 0);
-        let until = clock::monotonic() + pause;
-        while !control.aborted() {
-            let left = until.since(clock::monotonic());
-            if left.is_zero() {
-                break;
-            }
-            socket.set_read_timeout(Some(left))?;
-            if let Ok(count) = socket.recv(&mut bytes)
-                && association.header(&bytes[..count]).is_some_and(|header| header.kind == Kind::Ended)
-            {
-                return Ok(());
-            }
-        }
-        pause = (pause * 2).min(END_AGAIN_MAX);
-    }
-    Ok(())
-}
-
 /// The answering end: gives every request back until the asking end is done.
 fn reply(load: &Load, association: &Association, control: &Control) -> io::Result<()> {
     let socket = &association.socket;
@@ -248,7 +195,7 @@ fn reply(load: &Load, association: &Association, control: &Control) -> io::Resul
         return Ok(());
     }
     let planned =
-        load.plan.planned().map(|planned| control.start_at() + planned + load.plan.timeout + END_GRACE);
+        load.plan.planned().map(|planned| control.start_at() + planned + load.plan.timeout + farewell::GRACE);
     // The asking end knows better what went wrong, so it gives up first.
     let silence = 2 * load.limits.reply;
     let mut heard = clock::monotonic();
@@ -273,7 +220,7 @@ fn reply(load: &Load, association: &Association, control: &Control) -> io::Resul
             },
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 let now = clock::monotonic();
-                if ended.is_some_and(|since| now.since(since) >= LINGER)
+                if ended.is_some_and(|since| now.since(since) >= farewell::LINGER)
                     || planned.is_some_and(|end| now >= end)
                 {
                     return Ok(());

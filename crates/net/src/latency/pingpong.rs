@@ -4,24 +4,22 @@ use super::trips::{Report, Trips, assemble};
 use super::{LatencyPlan, open};
 use crate::rendezvous::{self, Flow};
 use crate::stream::engine::wait_for_start;
+use crate::threads::{self, Guard};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::{clock, socket};
 
-/// How often the connections and the orders are looked at from outside.
-const LOOK: Duration = Duration::from_millis(20);
 /// Round trips between two additions to the live progress.
 const REPORT_COUNT: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// Round trips of each connection, those before not counted.
+    /// Operations of each flow (round trips, connections, datagrams); those that do not count come before, if there are some.
     Count(u64),
     Duration(Duration),
 }
@@ -55,102 +53,19 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
         granted: rendezvous::granted(&flows, &load.plan.tcp),
         ..Outcome::default()
     };
-    let mut reports = Vec::with_capacity(flows.len());
-    let guards: Vec<Guard> = flows.iter().map(|flow| Guard::new(flow, load)).collect();
-    std::thread::scope(|scope| {
-        let mut running = Vec::with_capacity(flows.len());
-        for (flow, guard) in flows.into_iter().zip(&guards) {
-            let thread = std::thread::Builder::new()
-                .name("weir-ping".to_owned())
-                .spawn_scoped(scope, move || one(load, flow, control, guard));
-            match thread {
-                Ok(thread) => running.push(thread),
-                Err(error) => {
-                    control.abort();
-                    guards.iter().for_each(Guard::end);
-                    return Err(WorkloadError::retry(format!("a thread could not be started: {error}")));
-                }
-            }
-        }
-        watch(&guards, control, || running.iter().all(std::thread::ScopedJoinHandle::is_finished));
-        for thread in running {
-            match thread.join() {
-                Ok(report) => reports.push(report),
-                Err(_) => {
-                    return Err(WorkloadError::retry("a latency thread panicked: this is a bug of weir"));
-                }
-            }
-        }
-        Ok(())
-    })?;
-    if control.aborted() {
-        return Err(WorkloadError::stop("the load was aborted"));
-    }
+    // The answering end waits longer: the asking one knows better what went wrong.
+    let limit = |flow: &Flow| if flow.spec.sends { load.limits.reply } else { 2 * load.limits.reply };
+    let reports =
+        threads::each("weir-ping", flows, control, limit, |flow, guard| one(load, flow, control, guard))?;
     assemble(&mut outcome, &load.plan, reports);
     outcome.ended_ns = clock::monotonic().as_ns();
     Ok(outcome)
 }
 
-/// Ends a connection whose peer is silent, from outside. A time-out on the socket itself would arm and disarm a kernel timer
-/// in every round trip, which is a few percent of one.
-struct Guard {
-    /// `None`: no descriptor was left to watch through; then the connection ends with its peer alone.
-    stream: Option<TcpStream>,
-    limit: Duration,
-    /// Messages received so far.
-    received: AtomicU64,
-    silent: AtomicBool,
-}
-
-impl Guard {
-    fn new(flow: &Flow, load: &Load) -> Guard {
-        // The answering end waits longer: the asking one knows better what went wrong.
-        let limit = if flow.spec.sends { load.limits.reply } else { 2 * load.limits.reply };
-        let stream = flow.stream.try_clone().ok();
-        Guard { stream, limit, received: AtomicU64::new(0), silent: AtomicBool::new(false) }
-    }
-
-    fn end(&self) {
-        if let Some(stream) = &self.stream {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    /// What an error or an early end really was.
-    fn explain(&self, error: io::Error) -> io::Error {
-        if self.silent.load(Ordering::Relaxed) {
-            let text = format!("the peer was silent for {:?}", self.limit);
-            return io::Error::new(ErrorKind::TimedOut, text);
-        }
-        error
-    }
-}
-
-/// Looks after the connections until all are done.
-fn watch(guards: &[Guard], control: &Control, finished: impl Fn() -> bool) {
-    let mut seen = vec![(0, clock::monotonic()); guards.len()];
-    while !finished() {
-        let now = clock::monotonic();
-        for (guard, (count, since)) in guards.iter().zip(&mut seen) {
-            let received = guard.received.load(Ordering::Relaxed);
-            if received != *count || now < control.start_at() {
-                (*count, *since) = (received, now);
-            } else if now.since(*since) > guard.limit {
-                guard.silent.store(true, Ordering::Relaxed);
-                guard.end();
-            }
-            if control.aborted() {
-                guard.end();
-            }
-        }
-        clock::sleep_until(now + LOOK);
-    }
-}
-
 fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
     let Flow { spec, stream } = flow;
     let mut report = Report { entity: spec.entity, ..Report::default() };
-    let result = prepare(&stream).and_then(|()| match load.plan.rate_hertz {
+    let result = threads::prepare(&stream).and_then(|()| match load.plan.rate_hertz {
         Some(rate) if spec.sends => ask_open(load, rate, &stream, control, guard, &mut report),
         None if spec.sends => ask(load, &stream, control, guard, &mut report),
         _ => reply(load, &stream, control, guard),
@@ -165,12 +80,6 @@ fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
     report
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(None)?;
-    stream.set_write_timeout(None)
-}
-
 /// The requesting end of an open loop.
 fn ask_open(
     load: &Load,
@@ -180,7 +89,7 @@ fn ask_open(
     guard: &Guard,
     report: &mut Report,
 ) -> io::Result<()> {
-    let heard = |count| guard.received.store(count, Ordering::Relaxed);
+    let heard = |count| guard.moved(count);
     let mut wire = open::TcpWire::new(stream, load.plan.size_bytes, heard)?;
     let result = open::ask(&load.plan, rate_hertz, &mut wire, control, load.limits.reply, report);
     let _ = stream.shutdown(Shutdown::Write);
@@ -229,7 +138,7 @@ fn ask(
             break;
         }
         done += 1;
-        guard.received.store(done, Ordering::Relaxed);
+        guard.moved(done);
         if done > plan.warm_up_count && before_ns >= counted_from_ns {
             trips.record(now_ns - before_ns);
         }
@@ -284,14 +193,14 @@ fn reply(load: &Load, mut stream: &TcpStream, control: &Control, guard: &Guard) 
         }) {
             Ok(true) => {
                 done += 1;
-                guard.received.store(done, Ordering::Relaxed);
+                guard.moved(done);
             }
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
     // Shut down by its guard, a connection looks like one that its peer ended.
-    if guard.silent.load(Ordering::Relaxed) {
+    if guard.silenced() {
         return Err(guard.explain(io::Error::other("ended")));
     }
     result

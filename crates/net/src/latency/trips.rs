@@ -72,7 +72,7 @@ impl Trips {
         self.answered + self.lost
     }
 
-    fn distribution(&self) -> Option<record::Histogram> {
+    pub fn distribution(&self) -> Option<record::Histogram> {
         let (value_ns, count) = self
             .histogram
             .iter_recorded()

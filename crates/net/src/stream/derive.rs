@@ -24,16 +24,10 @@ const STEP_NS: i64 = 1_000_000;
 /// trial's clock, as the faults are.
 pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     let mut derived = Derived::default();
-    let mut bodies = Vec::with_capacity(outcomes.len());
-    for outcome in outcomes {
-        match serde_json::from_value::<StreamBody>(outcome.body.clone()) {
-            Ok(body) => bodies.push(body),
-            Err(error) => {
-                derived.invalid = Some(format!("host {}: its outcome is malformed: {error}", outcome.host));
-                return derived;
-            }
-        }
-    }
+    let bodies = match rendezvous::bodies::<StreamBody>(outcomes) {
+        Ok(bodies) => bodies,
+        Err(text) => return Derived { invalid: Some(text), ..derived },
+    };
     let received: Vec<&ReceivedFlow> = bodies.iter().flat_map(|body| &body.received).collect();
     let rates: Vec<f64> = received.iter().filter_map(|flow| Some(flow.goodput()?.0)).collect();
     let total: f64 = rates.iter().sum();

@@ -349,7 +349,7 @@ pub(crate) fn wait_for_start(control: &Control, start: Instant) -> bool {
 }
 
 /// Bytes that do not compress, the same in every run (xorshift64*, Vigna 2016).
-fn payload(bytes: usize) -> Vec<u8> {
+pub(crate) fn payload(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut block = vec![0; bytes];
     for chunk in block.chunks_mut(8) {

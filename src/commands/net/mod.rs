@@ -1,24 +1,27 @@
 //! `weir net`: measure between any two machines.
 
+mod flags;
+
 use anyhow::{Context, bail};
 use clap::Subcommand;
+use flags::{Flag, Flags, sizes_of};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::param::{Kind, parse_default};
+use weir_core::param::Kind;
 use weir_core::record::Verdict;
 use weir_core::units::human;
-use weir_core::{Value, Values};
 use weir_net::adhoc::summary::{Point, point_id, summarise};
 use weir_net::adhoc::table::table;
 use weir_net::adhoc::{Client, DEFAULT_PORT, Job, Progress, Server, ServerLimits, exposure};
+use weir_net::burst::plan::BurstPlan;
+use weir_net::connect::plan::ConnectPlan;
 use weir_net::latency::LatencyPlan;
 use weir_net::stream::plan::StreamPlan;
+use weir_net::udp::plan::UdpPlan;
 use weir_transport::Key;
-
-/// The values of one measurement, and the swept ones among them by name.
-type Combination = (Values, Vec<(String, Value)>);
 
 /// Measure between any two machines: serve here, stream there.
 #[derive(clap::Args)]
@@ -28,6 +31,8 @@ Examples:
   there$ weir net serve --listen 0.0.0.0:5301 --key-file key
   here$  weir net stream there --streams 1,4,16 --duration 10s --key-file key
   here$  weir net latency there --size 64B --count 10000 --key-file key --json
+  here$  weir net burst there --sizes 1B..1GB --repetitions 10 --key-file key
+  here$  weir net udp there --rate 200Mbit/s --size 1400B --key-file key
 
 The port is 5301 unless given. A flag with a list measures one point a value.")]
 pub struct Args {
@@ -40,6 +45,9 @@ enum Command {
     Serve(ServeArgs),
     Stream(StreamArgs),
     Latency(LatencyArgs),
+    Burst(BurstArgs),
+    Connect(ConnectArgs),
+    Udp(UdpArgs),
 }
 
 /// Wait for measurements until SIGINT or SIGTERM.
@@ -170,11 +178,132 @@ struct LatencyArgs {
     timeout: String,
 }
 
+/// Single transfers of given sizes: how long each takes, and how far flows are apart.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir net burst 127.0.0.1 --sizes 1B,64KiB,30MB --repetitions 10
+  weir net burst there --sizes 1B..2GB --reply ack --key-file key --json
+  weir net burst there --sizes 1kB..1GB*2 --streams 4 --every 200ms --key-file key")]
+struct BurstArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Payload of one burst: sizes, and ranges A..B or A..B*FACTOR (tens unless given)
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',', default_value = "1MB")]
+    sizes: Vec<String>,
+    /// Bursts of each flow that count
+    #[arg(long, value_name = "N", default_value = "10")]
+    repetitions: String,
+    /// Bursts of each flow at the beginning that do not count
+    #[arg(long, value_name = "N", default_value = "0")]
+    warm_up_count: String,
+    /// What comes back: nothing (one-way times), one byte, or as many bytes
+    #[arg(long, value_name = "none|ack|echo", value_delimiter = ',', default_value = "none")]
+    reply: Vec<String>,
+    /// From the beginning of one burst to the next [default: when the last is complete]
+    #[arg(long, value_name = "TIME")]
+    every: Option<String>,
+    /// When connections are made: before, within the time of the first burst, or one within the time of each
+    #[arg(
+        long,
+        value_name = "outside-timing|timed|per-burst",
+        value_delimiter = ',',
+        default_value = "outside-timing"
+    )]
+    connection: Vec<String>,
+    /// Whether the end of a burst's own connection counts
+    #[arg(long, value_name = "outside-timing|timed", default_value = "outside-timing")]
+    disconnect: String,
+    /// Flows, each with its connection
+    #[arg(long, value_name = "N[,…]", value_delimiter = ',', default_value = "1")]
+    streams: Vec<String>,
+    /// Cap on what one connection has in flight
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',')]
+    window: Vec<String>,
+    /// Asked of the kernel for sending sockets
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',')]
+    send_buffer: Vec<String>,
+    /// Asked of the kernel for receiving sockets
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',')]
+    receive_buffer: Vec<String>,
+}
+
+/// Connections made, used once and closed: how many a second, and the time of each phase.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir net connect 127.0.0.1 --streams 1,4 --duration 5s
+  weir net connect there --request 200B --response 10kB --close client --key-file key --json")]
+struct ConnectArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Flows, each of which makes one connection after the other
+    #[arg(long, value_name = "N[,…]", value_delimiter = ',', default_value = "1")]
+    streams: Vec<String>,
+    /// How long to load, warm-up included [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with = "count")]
+    duration: Option<String>,
+    /// Connections of each flow, instead of a duration
+    #[arg(long, value_name = "N")]
+    count: Option<String>,
+    /// Bytes sent on each connection
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',', default_value = "1B")]
+    request: Vec<String>,
+    /// Bytes that come back
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',', default_value = "1B")]
+    response: Vec<String>,
+    /// Who closes first, and keeps the connection in TIME-WAIT; reset keeps it nowhere
+    #[arg(long, value_name = "server|client|reset", value_delimiter = ',', default_value = "server")]
+    close: Vec<String>,
+}
+
+/// Paced datagrams one way: loss, repetition, reordering, jitter.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir net udp 127.0.0.1 --rate 200Mbit/s --size 1400B
+  weir net udp there --rate 100Mbit/s,200Mbit/s,400Mbit/s --direction down --key-file key --json
+  weir net udp there --packet-rate 50kHz --size 64B --duration 1min --key-file key")]
+struct UdpArgs {
+    #[command(flatten)]
+    common: Common,
+    /// What each flow sends, in bytes above the UDP header [default: 10Mbit/s]
+    #[arg(long, value_name = "RATE[,…]", value_delimiter = ',', conflicts_with = "packet_rate")]
+    rate: Vec<String>,
+    /// What each flow sends, in datagrams a second
+    #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
+    packet_rate: Vec<String>,
+    /// Bytes of a datagram, above its UDP header
+    #[arg(long, value_name = "SIZE[,…]", value_delimiter = ',', default_value = "1400B")]
+    size: Vec<String>,
+    /// How long to send, warm-up included [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with = "count")]
+    duration: Option<String>,
+    /// Datagrams of each flow, instead of a duration
+    #[arg(long, value_name = "N")]
+    count: Option<String>,
+    /// Flows
+    #[arg(long, value_name = "N[,…]", value_delimiter = ',', default_value = "1")]
+    streams: Vec<String>,
+    /// up: from here to there; down: from there to here; both: a flow for each
+    #[arg(long, value_name = "up|down|both", value_delimiter = ',', default_value = "up")]
+    direction: Vec<String>,
+    /// Datagrams handed to the kernel at one tick; 0 keeps ticks 100 us apart
+    #[arg(long, value_name = "N[,…]", value_delimiter = ',', default_value = "0")]
+    batch: Vec<String>,
+    /// Asked of the kernel for receiving sockets
+    #[arg(long, value_name = "SIZE", default_value = "4MiB")]
+    receive_buffer: String,
+}
+
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     match &args.command {
         Command::Serve(args) => serve(args),
         Command::Stream(args) => stream(args),
         Command::Latency(args) => latency(args),
+        Command::Burst(args) => burst(args),
+        Command::Connect(args) => connect(args),
+        Command::Udp(args) => udp(args),
     }
 }
 
@@ -237,87 +366,6 @@ fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
     all.next().with_context(|| format!("{host:?} has no address"))
 }
 
-/// Values of one flag, parsed; a list is a dimension of the sweep.
-struct Flag {
-    name: &'static str,
-    /// Its key in the table `tcp`, where it belongs there.
-    in_tcp: bool,
-    values: Vec<Value>,
-}
-
-#[derive(Default)]
-struct Flags(Vec<Flag>);
-
-impl Flags {
-    fn add(
-        &mut self,
-        name: &'static str,
-        kind: Kind,
-        texts: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> anyhow::Result<()> {
-        self.put(name, false, kind, texts)
-    }
-
-    fn tcp(
-        &mut self,
-        name: &'static str,
-        kind: Kind,
-        texts: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> anyhow::Result<()> {
-        self.put(name, true, kind, texts)
-    }
-
-    fn put(
-        &mut self,
-        name: &'static str,
-        in_tcp: bool,
-        kind: Kind,
-        texts: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> anyhow::Result<()> {
-        let mut values = Vec::new();
-        for text in texts {
-            let flag = name.replace('_', "-");
-            let value = parse_default(kind, text.as_ref().trim())
-                .map_err(|error| anyhow::anyhow!("--{flag}: {}", error.problem))?;
-            values.push(value);
-        }
-        if !values.is_empty() {
-            self.0.push(Flag { name, in_tcp, values });
-        }
-        Ok(())
-    }
-
-    /// Every combination: the values of the measurement, and the swept ones among them.
-    fn points(&self) -> anyhow::Result<Vec<Combination>> {
-        const POINTS_MAX: usize = 10_000;
-        let mut points = vec![(Values::default(), Vec::new())];
-        for flag in &self.0 {
-            if points.len() * flag.values.len() > POINTS_MAX {
-                bail!("the lists make more than {POINTS_MAX} points");
-            }
-            let mut more = Vec::with_capacity(points.len() * flag.values.len());
-            for (values, swept) in points {
-                for value in &flag.values {
-                    let (mut values, mut swept) = (values.clone(), swept.clone());
-                    if flag.in_tcp {
-                        let mut tcp = values.table("tcp").unwrap_or_default();
-                        tcp.set(flag.name, value.clone());
-                        values.set("tcp", Value::Table(tcp.0));
-                    } else {
-                        values.set(flag.name, value.clone());
-                    }
-                    if flag.values.len() > 1 {
-                        swept.push((flag.name.to_owned(), value.clone()));
-                    }
-                    more.push((values, swept));
-                }
-            }
-            points = more;
-        }
-        Ok(points)
-    }
-}
-
 fn common(flags: &mut Flags, common: &Common) -> anyhow::Result<()> {
     flags.add("warm_up", Kind::Duration, &common.warm_up)?;
     flags.tcp("congestion", Kind::Text, &common.congestion)
@@ -358,6 +406,65 @@ fn latency(args: &LatencyArgs) -> anyhow::Result<i32> {
     flags.add("rate", Kind::Frequency, &args.rate)?;
     flags.add("timeout", Kind::Duration, [&args.timeout])?;
     measure(&args.common, "latency", &flags, |values| Ok(Job::Latency(LatencyPlan::from_values(values)?)))
+}
+
+fn burst(args: &BurstArgs) -> anyhow::Result<i32> {
+    if args.common.warm_up.is_some() {
+        bail!("--warm-up is a time, and bursts have none before them; give --warm-up-count");
+    }
+    let mut flags = Flags::default();
+    common(&mut flags, &args.common)?;
+    let mut sizes = Vec::new();
+    for text in &args.sizes {
+        sizes.extend(sizes_of(text.trim())?);
+    }
+    flags.0.push(Flag { name: "size", in_tcp: false, values: sizes });
+    flags.add("repetitions", Kind::Count, [&args.repetitions])?;
+    flags.add("warm_up_count", Kind::Count, [&args.warm_up_count])?;
+    flags.add("reply", Kind::Choice(&["none", "ack", "echo"]), &args.reply)?;
+    flags.add("every", Kind::Duration, &args.every)?;
+    let connections = Kind::Choice(&["outside-timing", "timed", "per-burst"]);
+    flags.add("connection", connections, &args.connection)?;
+    flags.add("disconnect", Kind::Choice(&["outside-timing", "timed"]), [&args.disconnect])?;
+    flags.add("streams", Kind::Count, &args.streams)?;
+    flags.tcp("window", Kind::Size, &args.window)?;
+    flags.tcp("send_buffer", Kind::Size, &args.send_buffer)?;
+    flags.tcp("receive_buffer", Kind::Size, &args.receive_buffer)?;
+    measure(&args.common, "burst", &flags, |values| Ok(Job::Burst(BurstPlan::from_values(values)?)))
+}
+
+fn connect(args: &ConnectArgs) -> anyhow::Result<i32> {
+    let mut flags = Flags::default();
+    common(&mut flags, &args.common)?;
+    flags.add("streams", Kind::Count, &args.streams)?;
+    if args.count.is_none() {
+        flags.add("duration", Kind::Duration, [args.duration.as_deref().unwrap_or("10s")])?;
+    }
+    flags.add("count", Kind::Count, &args.count)?;
+    flags.add("request", Kind::Size, &args.request)?;
+    flags.add("response", Kind::Size, &args.response)?;
+    flags.add("close", Kind::Choice(&["server", "client", "reset"]), &args.close)?;
+    measure(&args.common, "connect", &flags, |values| Ok(Job::Connect(ConnectPlan::from_values(values)?)))
+}
+
+fn udp(args: &UdpArgs) -> anyhow::Result<i32> {
+    if !args.common.congestion.is_empty() {
+        bail!("--congestion is of TCP; datagrams have none");
+    }
+    let mut flags = Flags::default();
+    common(&mut flags, &args.common)?;
+    flags.add("rate", Kind::Rate, &args.rate)?;
+    flags.add("packet_rate", Kind::Frequency, &args.packet_rate)?;
+    flags.add("size", Kind::Size, &args.size)?;
+    if args.count.is_none() {
+        flags.add("duration", Kind::Duration, [args.duration.as_deref().unwrap_or("10s")])?;
+    }
+    flags.add("count", Kind::Count, &args.count)?;
+    flags.add("streams", Kind::Count, &args.streams)?;
+    flags.add("direction", Kind::Choice(&["up", "down", "both"]), &args.direction)?;
+    flags.add("batch", Kind::Count, &args.batch)?;
+    flags.add("receive_buffer", Kind::Size, [&args.receive_buffer])?;
+    measure(&args.common, "udp", &flags, |values| Ok(Job::Udp(UdpPlan::from_values(values)?)))
 }
 
 fn measure(
@@ -407,10 +514,10 @@ fn definitions(workload: &str) -> &'static [Metric] {
 fn progress_line(id: &str, workload: &str, last: Progress, now: Progress) -> String {
     let seconds = (now.elapsed.saturating_sub(last.elapsed)).as_secs_f64();
     let more = now.count.saturating_sub(last.count) as f64;
-    let rate = if workload == "stream" {
-        human(more * 8.0 / seconds, "bit/s")
-    } else {
-        format!("{:.0} round trips/s", more / seconds)
+    let rate = match workload {
+        "latency" => format!("{:.0} round trips/s", more / seconds),
+        "connect" => format!("{:.0} connections/s", more / seconds),
+        _ => human(more * 8.0 / seconds, "bit/s"),
     };
     format!("{id}  {:>4.0} s  {rate}", now.elapsed.as_secs_f64())
 }
@@ -426,24 +533,5 @@ mod tests {
         assert_eq!(resolve("::1").unwrap().to_string(), "[::1]:5301");
         assert_eq!(resolve("[::1]:7").unwrap().to_string(), "[::1]:7");
         assert!(resolve("127.0.0.1:http").is_err());
-    }
-
-    #[test]
-    fn lists_are_multiplied_and_single_values_name_no_point() {
-        let mut flags = Flags::default();
-        flags.add("streams", Kind::Count, ["1", "4"]).unwrap();
-        flags.add("duration", Kind::Duration, ["1s"]).unwrap();
-        flags.tcp("window", Kind::Size, ["64KiB", "1MiB"]).unwrap();
-        let ids: Vec<String> =
-            flags.points().unwrap().iter().map(|(_, swept)| point_id("stream", swept)).collect();
-        assert_eq!(
-            ids,
-            [
-                "stream/streams=1,window=64KiB",
-                "stream/streams=1,window=1MiB",
-                "stream/streams=4,window=64KiB",
-                "stream/streams=4,window=1MiB"
-            ]
-        );
     }
 }

@@ -1,0 +1,73 @@
+//! What a burst step measures.
+
+use crate::generator;
+use weir_core::metric::{Better, Metric, Scope};
+
+pub const COMPLETION: &str = "burst.completion_seconds";
+pub const FIRST_BYTE: &str = "burst.first_byte_seconds";
+pub const GOODPUT: &str = "burst.goodput_bits_per_second";
+pub const SPREAD: &str = "burst.spread_ratio";
+pub const CONNECT: &str = "burst.connect_seconds";
+pub const DISCONNECT: &str = "burst.disconnect_seconds";
+pub const CLOCK: &str = "burst.clock_uncertainty_seconds";
+
+pub static METRICS: &[Metric] = &[
+    Metric {
+        name: COMPLETION,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Operation,
+        definition: "One burst of one flow. From its beginning: with `every` the moment intended for it, else just before its \
+            first send call (or before its connection is made, where that is within its time). To its end: with a reply when the \
+            sending program has the reply's last byte; without one when the receiving program has the burst's last byte, by the \
+            sender's clock (see burst.clock_uncertainty_seconds); with `disconnect` timed when the sender has seen both sides \
+            closed. The first warm_up_count bursts of each flow do not count.",
+    },
+    Metric {
+        name: FIRST_BYTE,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Operation,
+        definition: "From the beginning of a burst to the first byte: of the reply at the sending program, or without a reply of \
+            the burst at the receiving program.",
+    },
+    Metric {
+        name: GOODPUT,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Operation,
+        definition: "Payload of one burst, one way, divided by its burst.completion_seconds.",
+    },
+    Metric {
+        name: SPREAD,
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "(slowest - fastest) / mean of burst.completion_seconds over all flows, one value for each repetition. There \
+            is none with a single flow.",
+    },
+    Metric {
+        name: CONNECT,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Operation,
+        definition: "Making the connection of a burst, from before the socket is made until it is connected.",
+    },
+    Metric {
+        name: DISCONNECT,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Operation,
+        definition: "From the end of the burst to the moment at which the sender, having closed its side, sees the other closed.",
+    },
+    Metric {
+        name: CLOCK,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "How far times of the receiver may be off on the sender's clock: 0 where both have the same clock, else half the \
+            shortest of several exchanges of four timestamps made when the bursts are over.",
+    },
+    generator::LATENESS,
+    generator::MISSED,
+];

@@ -1,0 +1,180 @@
+//! One thread a flow, looked after from outside. A time-out on a socket itself would arm and disarm a kernel timer with every
+//! message, which is a few percent of a round trip; here a connection whose peer is silent is shut down by the thread that waits
+//! for all of them.
+
+use crate::rendezvous::Flow;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+use weir_seams::workload::{Control, WorkloadError};
+use weir_sys::clock;
+
+/// How often the connections and the orders are looked at from outside.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Copies of connections. `None`: there is none, or no descriptor was left to watch through; then the connection ends with its
+/// peer alone.
+struct Held {
+    flow: Option<TcpStream>,
+    /// A connection made while the load runs, or the listener for such; only to be shut down.
+    also: Option<TcpStream>,
+}
+
+/// Ends a connection whose peer is silent, from outside.
+pub struct Guard {
+    held: Mutex<Held>,
+    limit: Duration,
+    /// Grows with everything that moves.
+    progress: AtomicU64,
+    silent: AtomicBool,
+}
+
+impl Guard {
+    pub fn new(stream: &TcpStream, limit: Duration) -> Guard {
+        let held = Mutex::new(Held { flow: stream.try_clone().ok(), also: None });
+        Guard { held, limit, progress: AtomicU64::new(0), silent: AtomicBool::new(false) }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks after this socket too, a connection or a listener, instead of the one named before.
+    pub fn attend(&self, socket: BorrowedFd<'_>) {
+        self.held().also = socket.try_clone_to_owned().ok().map(TcpStream::from);
+    }
+
+    /// The connection named last is closed: its peer must not wait for a copy of it.
+    pub fn leave(&self) {
+        self.held().also = None;
+    }
+
+    /// The flow is over, and so are its connections.
+    fn release(&self) {
+        *self.held() = Held { flow: None, also: None };
+    }
+
+    /// So many messages, or bytes, by now.
+    pub fn moved(&self, count: u64) {
+        self.progress.store(count, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        let held = self.held();
+        for stream in held.flow.iter().chain(&held.also) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether the peer was silent for too long: then the connection looks like one that its peer ended.
+    pub fn silenced(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// What an error or an early end really was.
+    pub fn explain(&self, error: io::Error) -> io::Error {
+        if self.silenced() {
+            let text = format!("the peer was silent for {:?}", self.limit);
+            return io::Error::new(ErrorKind::TimedOut, text);
+        }
+        error
+    }
+}
+
+/// Runs `one` for each flow, on a thread of its own called `name`, and returns what they come to in the order of the flows.
+/// A flow that does not move for its `limit`, counted from the start at the earliest, is ended. Errors: the machine refused a
+/// thread, one panicked, the load was aborted.
+pub fn each<R: Send>(
+    name: &str,
+    flows: Vec<Flow>,
+    control: &Control,
+    limit: impl Fn(&Flow) -> Duration,
+    one: impl Fn(Flow, &Guard) -> R + Sync,
+) -> Result<Vec<R>, WorkloadError> {
+    let guards: Vec<Guard> = flows.iter().map(|flow| Guard::new(&flow.stream, limit(flow))).collect();
+    let carry_out = &|flow: Flow, guard: &Guard| {
+        let report = one(flow, guard);
+        guard.release();
+        report
+    };
+    let watched = |running: &dyn Fn() -> bool| watch(&guards, control, running);
+    let end = || guards.iter().for_each(Guard::end);
+    spawn_all(name, flows.into_iter().zip(&guards), control, carry_out, watched, end)
+}
+
+/// Runs `one` for each flow that needs nobody to look after it, on a thread of its own. Errors as those of `each`.
+pub fn each_alone<C: Send, R: Send>(
+    name: &str,
+    flows: Vec<Flow<C>>,
+    control: &Control,
+    one: impl Fn(Flow<C>) -> R + Sync,
+) -> Result<Vec<R>, WorkloadError> {
+    let carry_out = |flow, ()| one(flow);
+    spawn_all(name, flows.into_iter().map(|flow| (flow, ())), control, &carry_out, |_| (), || ())
+}
+
+/// `watched` is called when all threads run, with a question whether all have finished; `end` when one could not be started.
+fn spawn_all<C: Send, G: Send, R: Send>(
+    name: &str,
+    flows: impl Iterator<Item = (Flow<C>, G)>,
+    control: &Control,
+    one: &(impl Fn(Flow<C>, G) -> R + Sync),
+    watched: impl Fn(&dyn Fn() -> bool),
+    end: impl Fn(),
+) -> Result<Vec<R>, WorkloadError> {
+    let reports = std::thread::scope(|scope| {
+        let mut running: Vec<ScopedJoinHandle<'_, R>> = Vec::new();
+        for (flow, guard) in flows {
+            let thread = std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn_scoped(scope, move || one(flow, guard));
+            match thread {
+                Ok(thread) => running.push(thread),
+                Err(error) => {
+                    control.abort();
+                    end();
+                    return Err(WorkloadError::retry(format!("a thread could not be started: {error}")));
+                }
+            }
+        }
+        watched(&|| running.iter().all(ScopedJoinHandle::is_finished));
+        let reports: Result<Vec<R>, _> = running.into_iter().map(ScopedJoinHandle::join).collect();
+        reports.map_err(|_| WorkloadError::retry("a load's thread panicked: this is a bug of weir"))
+    })?;
+    if control.aborted() {
+        return Err(WorkloadError::stop("the load was aborted"));
+    }
+    Ok(reports)
+}
+
+/// Looks after the connections until all are done.
+fn watch(guards: &[Guard], control: &Control, finished: &dyn Fn() -> bool) {
+    let mut seen = vec![(0, clock::monotonic()); guards.len()];
+    while !finished() {
+        let now = clock::monotonic();
+        for (guard, (count, since)) in guards.iter().zip(&mut seen) {
+            let progress = guard.progress.load(Ordering::Relaxed);
+            if progress != *count || now < control.start_at() {
+                (*count, *since) = (progress, now);
+            } else if now.since(*since) > guard.limit {
+                guard.silent.store(true, Ordering::Relaxed);
+                guard.end();
+            }
+            if control.aborted() {
+                guard.end();
+            }
+        }
+        clock::sleep_until(now + LOOK);
+    }
+}
+
+/// Blocking, without time-outs of the socket's own.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)
+}

@@ -1,0 +1,276 @@
+//! What the ends of a udp step come to.
+
+use super::account::Account;
+use super::plan::UdpPlan;
+use crate::generator::{self, Lateness, Ticks};
+use crate::latency::pingpong::Until;
+use crate::rendezvous;
+use crate::stream::derive::TRIAL;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use weir_core::metric::{Better, Metric, Scope};
+use weir_core::record::{Observed, Row};
+use weir_seams::workload::{DeriveContext, Derived, Outcome};
+
+pub const LOSS: &str = "udp.loss_ratio";
+pub const DUPLICATE: &str = "udp.duplicate_ratio";
+pub const REORDERED: &str = "udp.reordered_ratio";
+pub const EXTENT: &str = "udp.reordering_extent_packets";
+pub const JITTER: &str = "udp.jitter_seconds";
+pub const VARIATION: &str = "udp.delay_variation_seconds";
+pub const GOODPUT: &str = "udp.flow_goodput_bits_per_second";
+pub const TOTAL: &str = "udp.total_goodput_bits_per_second";
+pub const SENT: &str = "udp.sent_per_second";
+pub const UNSENT: &str = "udp.unsent_ratio";
+pub const OVERFLOWED: &str = "udp.socket_dropped_ratio";
+
+pub static METRICS: &[Metric] = &[
+    Metric {
+        name: LOSS,
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Share of the datagrams sent in the steady state that the receiving program never got. What the sender did not \
+            send is not in it (udp.unsent_ratio, generator.missed_ratio); what the receiver's socket dropped is \
+            (udp.socket_dropped_ratio).",
+    },
+    Metric {
+        name: DUPLICATE,
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Datagrams that came again, divided by those that came. Not seen where 65,536 newer ones came between.",
+    },
+    Metric {
+        name: REORDERED,
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Share of the datagrams that came after one sent later (RFC 4737, section 3.3), repetitions apart.",
+    },
+    Metric {
+        name: EXTENT,
+        unit: "packets",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Largest extent of reordering (RFC 4737, section 4.2): how many datagrams came from the first that was sent later \
+            to the one that came too late. Up to 16,384; beyond, a lower bound.",
+    },
+    Metric {
+        name: JITTER,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Interarrival jitter at the end of the flow (RFC 3550, section 6.4.1): the mean difference of one-way delays of \
+            datagrams that came one after the other, smoothed by 1/16.",
+    },
+    Metric {
+        name: VARIATION,
+        unit: "s",
+        better: Better::Lower,
+        scope: Scope::Operation,
+        definition: "One-way delay of a datagram above the smallest that the flow had seen so far. It needs no common clock; clocks \
+            that run at different speeds add their drift.",
+    },
+    Metric {
+        name: GOODPUT,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Flow,
+        definition: "Bytes of the datagrams that came in the steady state, above their UDP headers and repetitions apart, divided by \
+            the time from the first to the last of them by the receiver's clock, that of one more datagram added.",
+    },
+    Metric {
+        name: TOTAL,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Sum of udp.flow_goodput_bits_per_second over all flows of the trial, both directions included.",
+    },
+    Metric {
+        name: SENT,
+        unit: "1/s",
+        better: Better::Higher,
+        scope: Scope::Flow,
+        definition: "Datagrams of the steady state that the kernel took, divided by its planned length.",
+    },
+    Metric {
+        name: UNSENT,
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Share of the steady state's datagrams that the sender meant to send and its kernel refused.",
+    },
+    Metric {
+        name: OVERFLOWED,
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Flow,
+        definition: "Buffers that the receiver's socket dropped because it was full, divided by the datagrams sent, warm-up \
+            included (SO_MEMINFO): the receiving program was too slow, not the network. A buffer holds one datagram, or several that \
+            came together: a lower bound.",
+    },
+    generator::LATENESS,
+    generator::MISSED,
+];
+
+/// What a sender says of its flow, steady state alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SentFlow {
+    pub entity: String,
+    /// Datagrams that the kernel took; those it refused.
+    pub sent: u64,
+    pub refused: u64,
+    /// With the warm-up.
+    pub sent_in_all: u64,
+    pub clock: Option<generator::Account>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReceivedFlow {
+    pub entity: String,
+    pub distinct: u64,
+    pub duplicate: u64,
+    pub reordered: u64,
+    pub extent_max: u64,
+    pub jitter_ns: f64,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// By the socket; `None` where the kernel does not tell.
+    pub overflowed: Option<u64>,
+}
+
+/// What one flow came to at one of its ends.
+#[derive(Default)]
+pub struct Report {
+    pub entity: String,
+    pub sent: Option<(SentFlow, Lateness, Ticks)>,
+    pub received: Option<(Account, Option<u64>)>,
+    pub failure: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UdpBody {
+    pub sent: Vec<SentFlow>,
+    pub received: Vec<ReceivedFlow>,
+}
+
+/// Puts the reports of one end into its outcome.
+pub fn assemble(outcome: &mut Outcome, reports: Vec<Report>) {
+    let mut body = UdpBody::default();
+    for Report { entity, sent, received, failure } in reports {
+        if let Some(text) = failure {
+            outcome.failures.push(format!("{entity}: {text}"));
+        }
+        if let Some((mut flow, lateness, ticks)) = sent {
+            outcome.rows.extend(lateness.rows(&entity));
+            flow.clock = lateness.account(&ticks);
+            body.sent.push(flow);
+        }
+        if let Some((account, overflowed)) = received {
+            outcome.rows.extend(account.variation.distribution().map(|histogram| Row {
+                entity: entity.clone(),
+                metric: VARIATION.to_owned(),
+                value: Observed::Histogram(histogram),
+            }));
+            body.received.push(ReceivedFlow {
+                entity,
+                distinct: account.distinct,
+                duplicate: account.duplicate,
+                reordered: account.reordered,
+                extent_max: account.extent_max,
+                jitter_ns: account.jitter_ns,
+                first_ns: account.first_ns,
+                last_ns: account.last_ns,
+                overflowed,
+            });
+        }
+    }
+    outcome.body = serde_json::to_value(body).expect("names and numbers are JSON");
+}
+
+/// Longest part of its planned time that a steady state may miss (measuring rule 6).
+const LENGTH_TOLERANCE: f64 = 0.01;
+
+pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
+    let mut derived = Derived::default();
+    let plan = match UdpPlan::from_values(context.values) {
+        Ok(plan) => plan,
+        Err(error) => {
+            derived.invalid = Some(error.text);
+            return derived;
+        }
+    };
+    let (mut all_sent, mut all_received) = (Vec::new(), BTreeMap::new());
+    let bodies = match rendezvous::bodies::<UdpBody>(outcomes) {
+        Ok(bodies) => bodies,
+        Err(text) => return Derived { invalid: Some(text), ..derived },
+    };
+    for body in bodies {
+        all_sent.extend(body.sent);
+        all_received.extend(body.received.into_iter().map(|flow| (flow.entity.clone(), flow)));
+    }
+    let steady_seconds = (plan.planned() - plan.warm_up).as_secs_f64();
+    let mut total = 0.0;
+    let mut invalid = None;
+    for sent in &all_sent {
+        let received = all_received.get(&sent.entity).cloned().unwrap_or_default();
+        let mut put = |metric: &str, value: f64| {
+            let (entity, metric) = (sent.entity.clone(), metric.to_owned());
+            derived.rows.push(Row { entity, metric, value: Observed::Value(value) });
+        };
+        let share = |part: u64, whole: u64| part as f64 / whole as f64;
+        if sent.sent > 0 {
+            put(LOSS, share(sent.sent.saturating_sub(received.distinct), sent.sent));
+        }
+        if sent.sent + sent.refused > 0 {
+            put(UNSENT, share(sent.refused, sent.sent + sent.refused));
+        }
+        if let Some(overflowed) = received.overflowed.filter(|_| sent.sent_in_all > 0) {
+            put(OVERFLOWED, share(overflowed, sent.sent_in_all));
+        }
+        put(SENT, sent.sent as f64 / steady_seconds);
+        if received.distinct > 0 {
+            put(DUPLICATE, share(received.duplicate, received.distinct + received.duplicate));
+            put(REORDERED, share(received.reordered, received.distinct));
+            put(EXTENT, received.extent_max as f64);
+        }
+        if received.distinct > 1 {
+            put(JITTER, received.jitter_ns / 1e9);
+            // The last datagram came at the end of its own time; the first one's is added.
+            let seconds = received.last_ns.saturating_sub(received.first_ns) as f64 / 1e9
+                * received.distinct as f64
+                / (received.distinct - 1) as f64;
+            if seconds > 0.0 {
+                let goodput = (received.distinct * plan.size_bytes) as f64 * 8.0 / seconds;
+                put(GOODPUT, goodput);
+                total += goodput;
+            }
+        } else if sent.sent > 0 {
+            put(GOODPUT, 0.0);
+        }
+        // What was given up has come to its tick; what never came to one was cut off.
+        if let (Until::Duration(_), Some(clock)) = (plan.until, sent.clock) {
+            let planned = plan.ticks().saturating_sub(plan.counted_from());
+            if clock.due as f64 + 1.0 < planned as f64 * (1.0 - LENGTH_TOLERANCE) {
+                invalid.get_or_insert(format!(
+                    "{}: sending ended after {} of {planned} ticks",
+                    sent.entity, clock.due
+                ));
+            }
+        }
+    }
+    if !all_sent.is_empty() {
+        derived.rows.push(Row {
+            entity: TRIAL.to_owned(),
+            metric: TOTAL.to_owned(),
+            value: Observed::Value(total),
+        });
+    }
+    let clocks: Vec<generator::Account> = all_sent.iter().filter_map(|sent| sent.clock).collect();
+    derived.generator = generator::facts(&clocks, outcomes);
+    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
+    let nothing = all_sent.is_empty().then(|| "nothing was sent".to_owned());
+    derived.invalid = broken.cloned().or(invalid).or(nothing);
+    derived
+}
