@@ -1,5 +1,6 @@
 //! Buffers that ports share, and queues that drop before they are full.
 
+use super::queue::PACKETS_PER_SECOND;
 use super::section::{Section, Verdict, Worst, digits, percent, seconds};
 use super::statistics::{mean, quantile};
 use super::theory::{Hop, arrivals, kept_by_shared_buffer, red_share};
@@ -32,7 +33,7 @@ pub fn shared_buffer(setup: &Setup) -> Result<Section, String> {
     let mut section = Section {
         title: "Shared buffers",
         text: vec![format!(
-            "{BURST} packets of {IP_BYTES} B in one burst, for two hosts in turn, through a site whose `buffer` the queues of both hosts' links \
+            "{BURST} packets of {IP_BYTES} B, {PACKETS_PER_SECOND} a second, for two hosts in turn, through a site whose `buffer` the queues of both hosts' links \
              share. *Theory* is the recursion of both queues over the times at which the packets were sent. Medians over {} bursts.",
             setup.rounds
         )],
@@ -67,7 +68,7 @@ pub fn shared_buffer(setup: &Setup) -> Result<Section, String> {
             // One port may hold all of it.
             let drained = (buffer_bytes / IP_BYTES + 2) as f64 * port.service_ns(IP_BYTES) / 1e9;
             let drain = Duration::from_secs_f64(drained + 0.1);
-            let plan = Plan { count: BURST, ip_bytes: IP_BYTES, per_second: None, drain };
+            let plan = Plan { count: BURST, ip_bytes: IP_BYTES, per_second: Some(PACKETS_PER_SECOND), drain };
             let (mut off, mut kept, mut expected) = (Vec::new(), Vec::new(), Vec::new());
             let mut each = [0, 0];
             for _ in 0..setup.rounds {

@@ -32,7 +32,11 @@ pub static GROUPS: &[Group] = &[
         about: "`weir net latency` against sockperf ping-pong, TCP, 64 B, both ends on one CPU",
         run: latency,
     },
-    Group { name: "fabric", about: "TCP goodput through a lab's 10 Gbit/s link of 0.54 ms", run: goodput },
+    Group {
+        name: "fabric",
+        about: "TCP goodput through a lab's 10 Gbit/s link of 0.54 ms, 1 MiB blocks, cubic",
+        run: goodput,
+    },
     Group {
         name: "series",
         about: "Goodput and CPU of 16 flows with a series of 1 ms against one of 100 ms",
@@ -261,9 +265,10 @@ fn goodput(settings: &Settings) -> Result<Outcome, String> {
             remember(&mut outcome, line, port);
         }
         let load = [
-            place.at_client(tools::weir_stream(settings, &place.server, ports[0], 1, None)),
-            place.at_client(tools::iperf3_stream(settings, &place.server, ports[1], 1)),
-        ];
+            tools::weir_stream(settings, &place.server, ports[0], 1, None),
+            tools::iperf3_stream(settings, &place.server, ports[1], 1),
+        ]
+        .map(|line| place.at_client(tools::in_large_blocks(&line)));
         load.iter().zip(ports).for_each(|(line, port)| remember(&mut outcome, line, port));
         let mut arms: [Vec<f64>; 2] = Default::default();
         for round in 0..settings.rounds(ROUNDS) {
