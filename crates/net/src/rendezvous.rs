@@ -406,6 +406,27 @@ pub fn granted(flows: &[Flow], options: &TcpOptions) -> serde_json::Map<String, 
         .collect()
 }
 
+/// Flows of a step of `pair_count` pairs. Errors: more than the `most` that its workload allows.
+pub fn flow_count(per_pair: u64, pair_count: usize, most: u64) -> Result<u64, WorkloadError> {
+    let flows = per_pair.saturating_mul(pair_count as u64);
+    if flows > most {
+        return Err(WorkloadError::stop(format!(
+            "{pair_count} pairs with {per_pair} flows each are {flows} flows; at most {most} are possible"
+        )));
+    }
+    Ok(flows)
+}
+
+/// The outcome of one end, so far without anything in it but when it began.
+pub fn outcome(host: &str, role: &str, control: &Control) -> Outcome {
+    Outcome {
+        host: host.to_owned(),
+        role: role.to_owned(),
+        started_ns: control.start_at().as_ns(),
+        ..Outcome::default()
+    }
+}
+
 /// The workload's own part of every outcome. Errors name the host whose part is not what it should be.
 pub fn bodies<T: serde::de::DeserializeOwned>(outcomes: &[Outcome]) -> Result<Vec<T>, String> {
     let body = |outcome: &Outcome| {

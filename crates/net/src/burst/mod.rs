@@ -32,13 +32,7 @@ impl Workload for Burst {
 
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
         let plan = BurstPlan::from_values(values)?;
-        let flows = plan.streams.saturating_mul(pair_count as u64);
-        if flows > FLOWS_MAX {
-            return Err(WorkloadError::stop(format!(
-                "{pair_count} pairs with `streams` = {} are {flows} flows; a burst step has at most {FLOWS_MAX}",
-                plan.streams
-            )));
-        }
+        let flows = rendezvous::flow_count(plan.streams, pair_count, FLOWS_MAX)?;
         let bursts = plan.bursts().saturating_mul(flows);
         if bursts > BURSTS_MAX {
             return Err(WorkloadError::stop(format!(
@@ -121,11 +115,8 @@ pub fn run(
     control: &Control,
 ) -> Result<Outcome, WorkloadError> {
     let mut outcome = Outcome {
-        host: load.host.clone(),
-        role: load.role.clone(),
-        started_ns: control.start_at().as_ns(),
         granted: rendezvous::granted(&flows, &load.plan.tcp),
-        ..Outcome::default()
+        ..rendezvous::outcome(&load.host, &load.role, control)
     };
     let links = Mutex::new(links);
     let limit = |_: &Flow| load.silence + load.plan.every.unwrap_or_default();

@@ -35,13 +35,7 @@ impl Workload for Connect {
 
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
         let plan = ConnectPlan::from_values(values)?;
-        let flows = plan.streams.saturating_mul(pair_count as u64);
-        if flows > FLOWS_MAX {
-            return Err(WorkloadError::stop(format!(
-                "{pair_count} pairs with `streams` = {} are {flows} flows; a connect step has at most {FLOWS_MAX}",
-                plan.streams
-            )));
-        }
+        rendezvous::flow_count(plan.streams, pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
             Until::Duration(duration) => Estimate { duration, duration_bounded: true, bytes: None },
             Until::Count(count) => {
@@ -106,11 +100,8 @@ pub fn run(
 ) -> Result<Outcome, WorkloadError> {
     let plan = &load.plan;
     let mut outcome = Outcome {
-        host: load.host.clone(),
-        role: load.role.clone(),
-        started_ns: control.start_at().as_ns(),
         granted: rendezvous::granted(&flows, &plan.tcp),
-        ..Outcome::default()
+        ..rendezvous::outcome(&load.host, &load.role, control)
     };
     let links = Mutex::new(links);
     // The server waits longer: the client knows better what went wrong.

@@ -5,7 +5,7 @@ use super::pingpong::Load;
 use super::trips::{Report, Trips, assemble};
 use super::{LatencyPlan, Until};
 use crate::farewell;
-use crate::rendezvous::Flow;
+use crate::rendezvous::{self, Flow};
 use crate::stream::clock::nanoseconds;
 use crate::stream::engine::wait_for_start;
 use crate::threads;
@@ -26,12 +26,7 @@ const REPORT_COUNT: u64 = 64;
 
 /// Runs one end from the agreed start until every flow is done. Errors: aborted, or the machine refused a thread.
 pub fn run(load: &Load, flows: Vec<Flow<Association>>, control: &Control) -> Result<Outcome, WorkloadError> {
-    let mut outcome = Outcome {
-        host: load.host.clone(),
-        role: load.role.clone(),
-        started_ns: control.start_at().as_ns(),
-        ..Outcome::default()
-    };
+    let mut outcome = rendezvous::outcome(&load.host, &load.role, control);
     let reports = threads::each_alone("weir-ping", flows, control, |flow| one(load, flow, control))?;
     assemble(&mut outcome, &load.plan, reports);
     outcome.ended_ns = clock::monotonic().as_ns();

@@ -47,11 +47,8 @@ pub struct Load {
 /// Runs one end from the agreed start until every connection is done. Errors: aborted, or the machine refused a thread.
 pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, WorkloadError> {
     let mut outcome = Outcome {
-        host: load.host.clone(),
-        role: load.role.clone(),
-        started_ns: control.start_at().as_ns(),
         granted: rendezvous::granted(&flows, &load.plan.tcp),
-        ..Outcome::default()
+        ..rendezvous::outcome(&load.host, &load.role, control)
     };
     // The answering end waits longer: the asking one knows better what went wrong.
     let limit = |flow: &Flow| if flow.spec.sends { load.limits.reply } else { 2 * load.limits.reply };

@@ -34,13 +34,7 @@ impl Workload for Stream {
 
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
         let plan = StreamPlan::from_values(values)?;
-        let flows = plan.flows_per_pair().saturating_mul(pair_count as u64);
-        if flows > FLOWS_MAX {
-            return Err(WorkloadError::stop(format!(
-                "{pair_count} pairs with `streams` = {} are {flows} flows; at most {FLOWS_MAX} are possible",
-                plan.streams
-            )));
-        }
+        let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
             Until::Duration(duration) => Estimate { duration, duration_bounded: true, bytes: None },
             // How fast they will go is what the step is to find out; a 1 Gbit/s path is as good a guess as any.

@@ -36,13 +36,7 @@ impl Workload for Udp {
         _rtt: Duration,
     ) -> Result<Estimate, WorkloadError> {
         let plan = UdpPlan::from_values(values)?;
-        let flows = plan.flows_per_pair().saturating_mul(pair_count as u64);
-        if flows > FLOWS_MAX {
-            return Err(WorkloadError::stop(format!(
-                "{pair_count} pairs with `streams` = {} are {flows} flows; a udp step has at most {FLOWS_MAX}",
-                plan.streams
-            )));
-        }
+        let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         let datagrams = plan.planned().as_secs_f64() * plan.packets_per_second * flows as f64;
         Ok(Estimate {
             duration: plan.planned(),
@@ -93,12 +87,7 @@ pub struct Load {
 
 /// Runs one end from the agreed start until every flow is done. Errors: aborted, or the machine refused a thread.
 pub fn run(load: &Load, flows: Vec<Flow<Association>>, control: &Control) -> Result<Outcome, WorkloadError> {
-    let mut outcome = Outcome {
-        host: load.host.clone(),
-        role: load.role.clone(),
-        started_ns: control.start_at().as_ns(),
-        ..Outcome::default()
-    };
+    let mut outcome = rendezvous::outcome(&load.host, &load.role, control);
     let end = End { plan: &load.plan, control };
     let reports = threads::each_alone("weir-udp", flows, control, |flow| end.run(flow))?;
     outcome::assemble(&mut outcome, reports);
