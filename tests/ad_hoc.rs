@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Child;
 use std::time::Duration;
-use support::{finish_within, ran, run, start, turn, weir};
+use support::lab::{self, NamedLab};
+use support::{finish_within, need_lab, ran, run, start, turn, weir};
+use weir_core::{BitsPerSecond, Bytes};
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -70,6 +72,76 @@ fn stream_and_latency_give_the_summary_document_and_lists_are_sweeps() {
     let latency = &summary["points"][0]["metrics"]["latency.round_trip_seconds"];
     assert_eq!(latency["n"], 500);
     assert!((1e-6..0.01).contains(&latency["median"].as_f64().unwrap()), "{latency}");
+}
+
+/// What `weir net` says on left-0 of a server on right-0.
+fn between_hosts(lab: &NamedLab, arguments: &[&str]) -> Value {
+    let program = weir().get_program().to_str().unwrap().to_owned();
+    let mut server = start(weir().args([
+        "lab",
+        "exec",
+        lab.0,
+        "right-0",
+        "--",
+        &program,
+        "net",
+        "serve",
+        "--listen",
+        "0.0.0.0:5301",
+        "--open",
+    ]));
+    support::eventually("the server listens", Duration::from_secs(5), || {
+        lab.exec("right-0", &["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/5301"]).status == 0
+    });
+    let mut command = vec![program.as_str(), "net"];
+    command.extend(arguments);
+    command.extend(["right-0", "--json"]);
+    let client = lab.exec("left-0", &command);
+    let _ = server.kill();
+    let _ = server.wait();
+    assert_eq!(client.status, 0, "{}{}", client.stdout, client.stderr);
+    serde_json::from_str(&client.stdout).unwrap()
+}
+
+// Spec: net-protocol.md#search-1
+// Spec: net-protocol.md#search-3
+#[test]
+fn the_fewest_streams_and_the_smallest_window_that_fill_a_line_are_found() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-search", &lab::over("rate = \"100Mbit/s\"\nrtt = \"20ms\""));
+    let brief = ["stream", "--duration", "1500ms", "--warm-up", "500ms"];
+    // Five times 20 Mbit/s are more than the line carries, four are 85 % of it.
+    let streams =
+        between_hosts(&lab, &[&brief[..], &["--search", "streams", "--pacing", "20Mbit/s"]].concat());
+    assert_eq!(answer(&streams)["streams"], 5, "{streams:#}");
+    // 95 % of 94.15 Mbit/s over 20 ms are 224 kB.
+    let window = between_hosts(&lab, &[&brief[..], &["--search", "window"]].concat());
+    let text = answer(&window)["window"].as_str().unwrap();
+    let bytes = Bytes::parse(text).unwrap().0;
+    assert!((200_000..320_000).contains(&bytes), "{text}: {window:#}");
+}
+
+/// The parameters of the point that a search found to be enough.
+fn answer(summary: &Value) -> &Value {
+    let criterion = &summary["criteria"][0];
+    assert_eq!(criterion["verdict"], "pass", "{summary:#}");
+    let points = summary["points"].as_array().unwrap();
+    &points.iter().find(|point| point["id"] == criterion["points"][0]).unwrap()["parameters"]
+}
+
+// Spec: net-protocol.md#search-5
+#[test]
+fn the_highest_rate_of_datagrams_that_a_line_carries_is_found() {
+    need_lab();
+    let _turn = turn();
+    let queue = "queue = { bytes = \"60kB\" }";
+    let lab = NamedLab::up("t-rate", &lab::over(&format!("rate = \"50Mbit/s\"\nrtt = \"2ms\"\n{queue}")));
+    let rate = between_hosts(&lab, &["udp", "--search", "rate", "--loss", "0.1%", "--duration", "1s"]);
+    let text = answer(&rate)["rate"].as_str().unwrap();
+    let found = BitsPerSecond::parse(text).unwrap().as_f64();
+    // 1400 of 1466 bytes are payload: 47.75 Mbit/s, the queue another 0.48 Mbit/s for a second.
+    assert!((46.5e6..48.6e6).contains(&found), "{text}: {rate:#}");
 }
 
 // Spec: net-protocol.md#burst-8

@@ -1,21 +1,19 @@
 //! `weir net`: measure between any two machines.
 
 mod flags;
+mod measure;
+mod search;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use flags::{Flag, Flags, sizes_of};
-use std::io::{IsTerminal, Write};
+use search::{Sought, SoughtOverUdp};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use weir_core::Values;
-use weir_core::metric::Metric;
-use weir_core::param::Kind;
-use weir_core::record::Verdict;
-use weir_core::units::human;
-use weir_net::adhoc::summary::{Point, point_id, summarise};
-use weir_net::adhoc::table::table;
-use weir_net::adhoc::{Client, DEFAULT_PORT, Job, Progress, Server, ServerLimits, exposure};
+use weir_core::param::{Kind, parse_default};
+use weir_core::{Value, Values};
+use weir_net::adhoc::{DEFAULT_PORT, Job, Server, ServerLimits, exposure};
 use weir_net::burst::plan::BurstPlan;
 use weir_net::connect::plan::ConnectPlan;
 use weir_net::latency::LatencyPlan;
@@ -97,7 +95,8 @@ struct Common {
 #[command(after_help = "\
 Examples:
   weir net stream 127.0.0.1 --streams 1,4,16
-  weir net stream there:5301 --direction down --duration 30s --warm-up 5s --key-file key --json")]
+  weir net stream there:5301 --direction down --duration 30s --warm-up 5s --key-file key --json
+  weir net stream there --search streams --duration 5s --warm-up 1s --key-file key")]
 struct StreamArgs {
     #[command(flatten)]
     common: Common,
@@ -143,6 +142,12 @@ struct StreamArgs {
     /// What the receiving program of each flow reads a second (a slow reader)
     #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
     read_rate: Vec<String>,
+    /// Find the smallest number of streams, or window of one, that fills the path
+    #[arg(long, value_name = "streams|window")]
+    search: Option<Sought>,
+    /// What --search calls filled: a share of the most that was carried
+    #[arg(long, value_name = "SHARE", default_value = "95%", requires = "search")]
+    target: String,
 }
 
 /// Requests and replies: the distribution of round trips, and what is lost.
@@ -263,7 +268,8 @@ struct ConnectArgs {
 Examples:
   weir net udp 127.0.0.1 --rate 200Mbit/s --size 1400B
   weir net udp there --rate 100Mbit/s,200Mbit/s,400Mbit/s --direction down --key-file key --json
-  weir net udp there --packet-rate 50kHz --size 64B --duration 1min --key-file key")]
+  weir net udp there --packet-rate 50kHz --size 64B --duration 1min --key-file key
+  weir net udp there --search rate --loss 0.1% --duration 5s --key-file key")]
 struct UdpArgs {
     #[command(flatten)]
     common: Common,
@@ -294,6 +300,12 @@ struct UdpArgs {
     /// Asked of the kernel for receiving sockets
     #[arg(long, value_name = "SIZE", default_value = "4MiB")]
     receive_buffer: String,
+    /// Find the highest rate of a flow that the path carries
+    #[arg(long, value_name = "rate")]
+    search: Option<SoughtOverUdp>,
+    /// What --search allows each flow to lose
+    #[arg(long, value_name = "SHARE", default_value = "0%", requires = "search")]
+    loss: String,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
@@ -390,7 +402,22 @@ fn stream(args: &StreamArgs) -> anyhow::Result<i32> {
     flags.tcp("pacing", Kind::Rate, &args.pacing)?;
     flags.add("source_rate", Kind::Rate, &args.source_rate)?;
     flags.add("read_rate", Kind::Rate, &args.read_rate)?;
-    measure(&args.common, "stream", &flags, |values| Ok(Job::Stream(StreamPlan::from_values(values)?)))
+    match args.search {
+        Some(sought) => search::streams(args, sought, ratio("target", &args.target)?, &flags),
+        None => measure::sweep(&args.common, "stream", &flags, stream_job),
+    }
+}
+
+fn stream_job(values: &Values) -> anyhow::Result<Job> {
+    Ok(Job::Stream(StreamPlan::from_values(values)?))
+}
+
+fn ratio(flag: &str, text: &str) -> anyhow::Result<f64> {
+    match parse_default(Kind::Ratio, text) {
+        Ok(Value::Ratio(share)) => Ok(share),
+        Ok(_) => bail!("--{flag}: {text:?} is no share"),
+        Err(error) => bail!("--{flag}: {}", error.problem),
+    }
 }
 
 fn latency(args: &LatencyArgs) -> anyhow::Result<i32> {
@@ -405,7 +432,9 @@ fn latency(args: &LatencyArgs) -> anyhow::Result<i32> {
     flags.add("transport", Kind::Choice(&["tcp", "udp"]), &args.transport)?;
     flags.add("rate", Kind::Frequency, &args.rate)?;
     flags.add("timeout", Kind::Duration, [&args.timeout])?;
-    measure(&args.common, "latency", &flags, |values| Ok(Job::Latency(LatencyPlan::from_values(values)?)))
+    measure::sweep(&args.common, "latency", &flags, |values| {
+        Ok(Job::Latency(LatencyPlan::from_values(values)?))
+    })
 }
 
 fn burst(args: &BurstArgs) -> anyhow::Result<i32> {
@@ -430,7 +459,7 @@ fn burst(args: &BurstArgs) -> anyhow::Result<i32> {
     flags.tcp("window", Kind::Size, &args.window)?;
     flags.tcp("send_buffer", Kind::Size, &args.send_buffer)?;
     flags.tcp("receive_buffer", Kind::Size, &args.receive_buffer)?;
-    measure(&args.common, "burst", &flags, |values| Ok(Job::Burst(BurstPlan::from_values(values)?)))
+    measure::sweep(&args.common, "burst", &flags, |values| Ok(Job::Burst(BurstPlan::from_values(values)?)))
 }
 
 fn connect(args: &ConnectArgs) -> anyhow::Result<i32> {
@@ -444,7 +473,9 @@ fn connect(args: &ConnectArgs) -> anyhow::Result<i32> {
     flags.add("request", Kind::Size, &args.request)?;
     flags.add("response", Kind::Size, &args.response)?;
     flags.add("close", Kind::Choice(&["server", "client", "reset"]), &args.close)?;
-    measure(&args.common, "connect", &flags, |values| Ok(Job::Connect(ConnectPlan::from_values(values)?)))
+    measure::sweep(&args.common, "connect", &flags, |values| {
+        Ok(Job::Connect(ConnectPlan::from_values(values)?))
+    })
 }
 
 fn udp(args: &UdpArgs) -> anyhow::Result<i32> {
@@ -464,62 +495,14 @@ fn udp(args: &UdpArgs) -> anyhow::Result<i32> {
     flags.add("direction", Kind::Choice(&["up", "down", "both"]), &args.direction)?;
     flags.add("batch", Kind::Count, &args.batch)?;
     flags.add("receive_buffer", Kind::Size, [&args.receive_buffer])?;
-    measure(&args.common, "udp", &flags, |values| Ok(Job::Udp(UdpPlan::from_values(values)?)))
-}
-
-fn measure(
-    common: &Common,
-    workload: &str,
-    flags: &Flags,
-    job: impl Fn(&Values) -> anyhow::Result<Job>,
-) -> anyhow::Result<i32> {
-    let client = Client { address: resolve(&common.host)?, key: key(common.key_file.as_deref())? };
-    // Everything is checked before the first byte is sent.
-    let points = flags.points()?;
-    let jobs: Vec<Job> = points.iter().map(|(values, _)| job(values)).collect::<anyhow::Result<_>>()?;
-    weir_sys::signal::count_interrupts();
-    let live = !common.json && std::io::stderr().is_terminal();
-    let mut measured = Vec::new();
-    for ((values, swept), job) in points.into_iter().zip(&jobs) {
-        let id = point_id(workload, &swept);
-        let mut last = Progress { elapsed: std::time::Duration::ZERO, count: 0 };
-        let mut tell = |progress: Progress| {
-            if live {
-                eprintln!("{}", progress_line(&id, workload, last, progress));
-            }
-            last = progress;
-        };
-        let measurement = client.measure(job, &values, &weir_sys::signal::interrupts, &mut tell)?;
-        let stopped = measurement.stopped;
-        measured.push(Point { parameters: swept, measurement });
-        if stopped {
-            break;
-        }
+    match args.search {
+        Some(SoughtOverUdp::Rate) => search::datagrams(args, ratio("loss", &args.loss)?, &flags),
+        None => measure::sweep(&args.common, "udp", &flags, udp_job),
     }
-    let definitions = definitions(workload);
-    let summary = summarise(workload, definitions, &measured);
-    if common.json {
-        say(&weir_report::json(&summary));
-    } else {
-        say(table(workload, definitions, &measured).trim_end());
-    }
-    Ok(if summary.verdict == Verdict::Pass { 0 } else { 3 })
 }
 
-fn definitions(workload: &str) -> &'static [Metric] {
-    let entry = weir_net::WORKLOADS.iter().find(|entry| entry.name == workload);
-    entry.map_or(&[], |entry| entry.build.metrics())
-}
-
-fn progress_line(id: &str, workload: &str, last: Progress, now: Progress) -> String {
-    let seconds = (now.elapsed.saturating_sub(last.elapsed)).as_secs_f64();
-    let more = now.count.saturating_sub(last.count) as f64;
-    let rate = match workload {
-        "latency" => format!("{:.0} round trips/s", more / seconds),
-        "connect" => format!("{:.0} connections/s", more / seconds),
-        _ => human(more * 8.0 / seconds, "bit/s"),
-    };
-    format!("{id}  {:>4.0} s  {rate}", now.elapsed.as_secs_f64())
+fn udp_job(values: &Values) -> anyhow::Result<Job> {
+    Ok(Job::Udp(UdpPlan::from_values(values)?))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub mod client;
 pub mod exposure;
 pub mod message;
+pub mod search;
 pub mod server;
 mod session;
 pub mod summary;

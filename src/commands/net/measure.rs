@@ -1,0 +1,110 @@
+//! Measures one point after the other, tells how far each is, and prints what came of them.
+
+use super::flags::Flags;
+use super::{Common, key, resolve, say};
+use std::io::IsTerminal;
+use std::time::Duration;
+use weir_core::metric::Metric;
+use weir_core::record::{CriterionResult, Verdict};
+use weir_core::units::human;
+use weir_core::{Value, Values};
+use weir_net::adhoc::summary::{Point, point_id, summarise};
+use weir_net::adhoc::table::table;
+use weir_net::adhoc::{Client, Job, Progress};
+
+/// The points that one command has measured so far.
+pub struct Measuring {
+    client: Client,
+    workload: &'static str,
+    json: bool,
+    live: bool,
+    points: Vec<Point>,
+}
+
+impl Measuring {
+    /// From here on an interrupt ends the measurement, not the program.
+    pub fn begin(common: &Common, workload: &'static str) -> anyhow::Result<Measuring> {
+        let client = Client { address: resolve(&common.host)?, key: key(common.key_file.as_deref())? };
+        weir_sys::signal::count_interrupts();
+        let live = !common.json && std::io::stderr().is_terminal();
+        Ok(Measuring { client, workload, json: common.json, live, points: Vec::new() })
+    }
+
+    /// Measures a point: `values` in all, of which `swept` name it.
+    pub fn point(
+        &mut self,
+        values: &Values,
+        swept: Vec<(String, Value)>,
+        job: &Job,
+    ) -> anyhow::Result<&Point> {
+        let (workload, live) = (self.workload, self.live);
+        let id = point_id(workload, &swept);
+        let mut last = Progress { elapsed: Duration::ZERO, count: 0 };
+        let mut tell = |progress: Progress| {
+            if live {
+                eprintln!("{}", progress_line(&id, workload, last, progress));
+            }
+            last = progress;
+        };
+        let measurement = self.client.measure(job, values, &weir_sys::signal::interrupts, &mut tell)?;
+        self.points.push(Point { parameters: swept, measurement });
+        Ok(self.points.last().expect("one was just put there"))
+    }
+
+    /// Prints the table or the document, with what was judged of the points, and gives the exit status.
+    pub fn finish(self, judged: Option<CriterionResult>) -> i32 {
+        let definitions = definitions(self.workload);
+        let mut summary = summarise(self.workload, definitions, &self.points);
+        let why = judged.as_ref().map(|judged| judged.why.clone());
+        if let Some(judged) = judged {
+            if judged.verdict != Verdict::Pass {
+                summary.verdict = judged.verdict;
+            }
+            summary.criteria.push(judged);
+        }
+        if self.json {
+            say(&weir_report::json(&summary));
+        } else {
+            say(table(self.workload, definitions, &self.points).trim_end());
+            if let Some(why) = why {
+                say(&format!("\n{why}"));
+            }
+        }
+        if summary.verdict == Verdict::Pass { 0 } else { 3 }
+    }
+}
+
+/// Every combination of the flags' values, one point each.
+pub fn sweep(
+    common: &Common,
+    workload: &'static str,
+    flags: &Flags,
+    job: impl Fn(&Values) -> anyhow::Result<Job>,
+) -> anyhow::Result<i32> {
+    // Everything is checked before the first byte is sent.
+    let points = flags.points()?;
+    let jobs: Vec<Job> = points.iter().map(|(values, _)| job(values)).collect::<anyhow::Result<_>>()?;
+    let mut measuring = Measuring::begin(common, workload)?;
+    for ((values, swept), job) in points.into_iter().zip(&jobs) {
+        if measuring.point(&values, swept, job)?.measurement.stopped {
+            break;
+        }
+    }
+    Ok(measuring.finish(None))
+}
+
+fn definitions(workload: &str) -> &'static [Metric] {
+    let entry = weir_net::WORKLOADS.iter().find(|entry| entry.name == workload);
+    entry.map_or(&[], |entry| entry.build.metrics())
+}
+
+fn progress_line(id: &str, workload: &str, last: Progress, now: Progress) -> String {
+    let seconds = (now.elapsed.saturating_sub(last.elapsed)).as_secs_f64();
+    let more = now.count.saturating_sub(last.count) as f64;
+    let rate = match workload {
+        "latency" => format!("{:.0} round trips/s", more / seconds),
+        "connect" => format!("{:.0} connections/s", more / seconds),
+        _ => human(more * 8.0 / seconds, "bit/s"),
+    };
+    format!("{id}  {:>4.0} s  {rate}", now.elapsed.as_secs_f64())
+}
