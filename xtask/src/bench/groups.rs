@@ -5,6 +5,7 @@ use super::place::{self, Place};
 use super::process::{self, Line};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
+use super::tools::{BLOCK, LARGE_BLOCK};
 use super::{fabric, rattan, spread, tools};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -166,7 +167,7 @@ fn iperf3_stream(
 ) -> Result<Stream, String> {
     let port = next_port();
     let serve = place.at_server(tools::iperf3_serve(settings, port, true));
-    let load = place.at_client(tools::iperf3_stream(settings, &place.server, port, flows));
+    let load = place.at_client(tools::iperf3_stream(settings, &place.server, port, flows, BLOCK));
     remember(outcome, &serve, port);
     remember(outcome, &load, port);
     let mut server = process::start(&settings.scratch, &serve)?;
@@ -186,7 +187,7 @@ fn weir_stream(
 ) -> Result<Stream, String> {
     let port = next_port();
     let serve = place.at_server(tools::weir_serve(settings, &place.listen, port));
-    let load = place.at_client(tools::weir_stream(settings, &place.server, port, flows, interval));
+    let load = place.at_client(tools::weir_stream(settings, &place.server, port, flows, BLOCK, interval));
     remember(outcome, &serve, port);
     remember(outcome, &load, port);
     let mut server = process::start(&settings.scratch, &serve)?;
@@ -265,10 +266,9 @@ fn goodput(settings: &Settings) -> Result<Outcome, String> {
             remember(&mut outcome, line, port);
         }
         let load = [
-            tools::weir_stream(settings, &place.server, ports[0], 1, None),
-            tools::iperf3_stream(settings, &place.server, ports[1], 1),
-        ]
-        .map(|line| place.at_client(tools::in_large_blocks(&line)));
+            place.at_client(tools::weir_stream(settings, &place.server, ports[0], 1, LARGE_BLOCK, None)),
+            place.at_client(tools::iperf3_stream(settings, &place.server, ports[1], 1, LARGE_BLOCK)),
+        ];
         load.iter().zip(ports).for_each(|(line, port)| remember(&mut outcome, line, port));
         let mut arms: [Vec<f64>; 2] = Default::default();
         for round in 0..settings.rounds(ROUNDS) {

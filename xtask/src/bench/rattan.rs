@@ -54,7 +54,7 @@ static LINKS: &[Link] = &[
 fn through_rattan(settings: &Settings, link: &Link, port: u16) -> Line {
     let mut line = vec![settings.rattan.to_string_lossy().into_owned(), "link".to_owned()];
     line.extend(link.rattan.iter().map(|word| (*word).to_owned()));
-    let client = tools::iperf3_stream(settings, "$RATTAN_BASE", port, 1).join(" ");
+    let client = tools::iperf3_stream(settings, "$RATTAN_BASE", port, 1, tools::BLOCK).join(" ");
     line.extend(["--", "bash", "-c", &client].map(str::to_owned));
     line
 }
@@ -74,7 +74,7 @@ pub fn beside(settings: &Settings) -> Result<Outcome, String> {
                 // Not one-off: rattan takes its link away as soon as the client has ended, and the server would wait for its last word.
                 let serve = tools::iperf3_serve(settings, port, false);
                 let (serve, load) = if arm == 0 {
-                    let load = tools::iperf3_stream(settings, &lab.server, port, 1);
+                    let load = tools::iperf3_stream(settings, &lab.server, port, 1, tools::BLOCK);
                     (lab.at_server(serve), lab.at_client(load))
                 } else {
                     (serve, through_rattan(settings, link, port))

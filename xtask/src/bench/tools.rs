@@ -7,6 +7,9 @@ use std::time::Duration;
 
 /// Written in the way of each tool below; the same for all.
 pub const BLOCK: (&str, &str) = ("128K", "128KiB");
+/// For figures of what carries the load: on two cores a tool that takes more than the one that the fabric leaves would measure
+/// itself.
+pub const LARGE_BLOCK: (&str, &str) = ("1M", "1MiB");
 pub const CONGESTION: &str = "cubic";
 
 fn line(words: &[&str]) -> Line {
@@ -23,26 +26,15 @@ pub fn iperf3_serve(settings: &Settings, port: u16, once: bool) -> Line {
     words
 }
 
-pub fn iperf3_stream(settings: &Settings, host: &str, port: u16, flows: usize) -> Line {
+pub fn iperf3_stream(settings: &Settings, host: &str, port: u16, flows: usize, block: (&str, &str)) -> Line {
     // iperf3 takes whole seconds.
     let duration = settings.duration.as_secs().max(1).to_string();
     let (port, flows) = (port.to_string(), flows.to_string());
     let program = settings.iperf3.to_string_lossy();
     line(&[
-        &program, "-c", host, "-p", &port, "-t", &duration, "-P", &flows, "-l", BLOCK.0, "-C", CONGESTION,
+        &program, "-c", host, "-p", &port, "-t", &duration, "-P", &flows, "-l", block.0, "-C", CONGESTION,
         "-J",
     ])
-}
-
-/// The same load in blocks of 1 MiB, for figures of what carries it: on two cores a tool that takes more than the one that the
-/// fabric leaves would measure itself.
-pub fn in_large_blocks(line: &[String]) -> Line {
-    let large = |word: &String| match word.as_str() {
-        word if word == BLOCK.0 => "1M".to_owned(),
-        word if word == BLOCK.1 => "1MiB".to_owned(),
-        word => word.to_owned(),
-    };
-    line.iter().map(large).collect()
 }
 
 pub fn weir_serve(settings: &Settings, listen: &str, port: u16) -> Line {
@@ -57,7 +49,14 @@ pub fn weir_serve(settings: &Settings, listen: &str, port: u16) -> Line {
 }
 
 /// No warm-up: iperf3 leaves one out only in whole seconds, and its CPU time counts all the same.
-pub fn weir_stream(settings: &Settings, host: &str, port: u16, flows: usize, interval: Option<&str>) -> Line {
+pub fn weir_stream(
+    settings: &Settings,
+    host: &str,
+    port: u16,
+    flows: usize,
+    block: (&str, &str),
+    interval: Option<&str>,
+) -> Line {
     let duration = format!("{}s", settings.duration.as_secs().max(1));
     let mut words = line(&[
         &settings.weir.to_string_lossy(),
@@ -73,7 +72,7 @@ pub fn weir_stream(settings: &Settings, host: &str, port: u16, flows: usize, int
         "--congestion",
         CONGESTION,
         "--block",
-        BLOCK.1,
+        block.1,
         "--json",
     ]);
     words.extend(interval.into_iter().flat_map(|interval| ["--interval".to_owned(), interval.to_owned()]));
