@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_core::hosts::PortRange;
-use weir_seams::workload::{Assignment, Control, Outcome, StepRequest, WorkloadError};
+use weir_seams::workload::{Assignment, Control, Outcome, StepRequest, Task, WorkloadError};
 use weir_transport::dial::{Call, dial};
 use weir_transport::gate::{Gate, GateLimits};
 use weir_transport::handshake::{Mode, Status, Token};
@@ -506,5 +506,34 @@ impl<C> Side<C> {
             Side::Accept(acceptor) => acceptor.collect(deadline(control)),
             Side::Connect(flows) => Ok(flows),
         }
+    }
+}
+
+/// A prepared end: once all its flows are there, `run` loads them.
+struct Prepared<C, F> {
+    side: Side<C>,
+    run: F,
+}
+
+/// The task of a workload that is nothing but its flows.
+pub fn task<C: Send + 'static>(
+    side: Side<C>,
+    run: impl FnOnce(Vec<Flow<C>>, &Control) -> Result<Outcome, WorkloadError> + Send + 'static,
+) -> Box<dyn Task> {
+    Box::new(Prepared { side, run })
+}
+
+impl<C, F> Task for Prepared<C, F>
+where
+    C: Send,
+    F: FnOnce(Vec<Flow<C>>, &Control) -> Result<Outcome, WorkloadError> + Send,
+{
+    fn address(&self) -> Option<String> {
+        self.side.address()
+    }
+
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        let Prepared { side, run } = *self;
+        run(side.flows(control)?, control)
     }
 }

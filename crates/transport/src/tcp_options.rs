@@ -76,6 +76,13 @@ impl TcpOptions {
         }
     }
 
+    /// Likewise, for what nothing follows that a short segment could wait for: without Nagle's algorithm unless the step asks
+    /// for it.
+    pub fn from_values_at_once(values: &Values) -> TcpOptions {
+        let nodelay = values.table("tcp").and_then(|tcp| tcp.flag("nodelay")).unwrap_or(true);
+        TcpOptions { nodelay, ..TcpOptions::from_values(values) }
+    }
+
     /// Sets everything on a socket that is not connected yet, so that window scale and segment size are in the
     /// handshake. Accepted sockets inherit it from their listener.
     pub fn apply(&self, socket: BorrowedFd<'_>) -> Result<(), OptionError> {

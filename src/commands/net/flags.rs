@@ -69,13 +69,7 @@ impl Flags {
             for (values, swept) in points {
                 for value in &flag.values {
                     let (mut values, mut swept) = (values.clone(), swept.clone());
-                    if flag.in_tcp {
-                        let mut tcp = values.table("tcp").unwrap_or_default();
-                        tcp.set(flag.name, value.clone());
-                        values.set("tcp", Value::Table(tcp.0));
-                    } else {
-                        values.set(flag.name, value.clone());
-                    }
+                    put(&mut values, flag.name, flag.in_tcp, value.clone());
                     if flag.values.len() > 1 {
                         swept.push((flag.name.to_owned(), value.clone()));
                     }
@@ -85,6 +79,17 @@ impl Flags {
             points = more;
         }
         Ok(points)
+    }
+}
+
+/// Sets a key, of the table `tcp` where it belongs there.
+pub fn put(values: &mut Values, name: &str, in_tcp: bool, value: Value) {
+    if in_tcp {
+        let mut tcp = values.table("tcp").unwrap_or_default();
+        tcp.set(name, value);
+        values.set("tcp", Value::Table(tcp.0));
+    } else {
+        values.set(name, value);
     }
 }
 

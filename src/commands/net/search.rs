@@ -1,6 +1,6 @@
 //! `--search`: the smallest number of streams, or window of one, that fills the path; the highest rate of datagrams that it carries.
 
-use super::flags::Flags;
+use super::flags::{self, Flags};
 use super::measure::Measuring;
 use super::{StreamArgs, UdpArgs, stream_job, udp_job};
 use anyhow::bail;
@@ -9,6 +9,7 @@ use weir_core::evidence::{Facts, limiting_factor};
 use weir_core::record::{CriterionResult, Factor, Observed, Verdict};
 use weir_core::units::human;
 use weir_core::{BitsPerSecond, Bytes, Value, Values};
+use weir_net::adhoc::Job;
 use weir_net::adhoc::search::{self, Bounds, Found, Highest, Probe};
 use weir_net::adhoc::summary::{Point, point_id};
 
@@ -53,15 +54,7 @@ impl Sought {
     /// `values` with this one in its place.
     fn put(self, values: &Values, value: u64) -> Values {
         let mut values = values.clone();
-        let value = self.value(value);
-        match self {
-            Sought::Streams => values.set("streams", value),
-            Sought::Window => {
-                let mut tcp = values.table("tcp").unwrap_or_default();
-                tcp.set("window", value);
-                values.set("tcp", Value::Table(tcp.0));
-            }
-        }
+        flags::put(&mut values, self.name(), self == Sought::Window, self.value(value));
         values
     }
 
@@ -102,10 +95,9 @@ pub fn streams(args: &StreamArgs, sought: Sought, target: f64, flags: &Flags) ->
     let mut measuring = Measuring::begin(&args.common, "stream")?;
     let found = search::smallest(bounds, target, |value| {
         let values = sought.put(&values, value);
-        let job = stream_job(&values).map_err(Ended::Error)?;
-        let swept = vec![(sought.name().to_owned(), sought.value(value))];
-        let point = measuring.point(&values, swept, &job).map_err(Ended::Error)?;
-        goodput(point).ok_or(Ended::Point)
+        let point =
+            counted(&mut measuring, &values, (sought.name(), sought.value(value)), stream_job(&values))?;
+        highest_of(point, GOODPUT).ok_or(Ended::Point)
     });
     finish(measuring, found.map(|found| judged(sought, target, &found)))
 }
@@ -127,13 +119,16 @@ fn finish(measuring: Measuring, judged: Result<CriterionResult, Ended>) -> anyho
     }
 }
 
-/// All flows together, bit/s; `None` for a point that does not count.
-fn goodput(point: &Point) -> Option<f64> {
-    let measurement = &point.measurement;
-    if measurement.invalid.is_some() {
-        return None;
-    }
-    highest_of(point, GOODPUT)
+/// Measures one point, which must count.
+fn counted<'a>(
+    measuring: &'a mut Measuring,
+    values: &Values,
+    (name, value): (&str, Value),
+    job: anyhow::Result<Job>,
+) -> Result<&'a Point, Ended> {
+    let job = job.map_err(Ended::Error)?;
+    let point = measuring.point(values, vec![(name.to_owned(), value)], &job).map_err(Ended::Error)?;
+    if point.measurement.invalid.is_some() { Err(Ended::Point) } else { Ok(point) }
 }
 
 /// The highest value of a metric among the flows.
@@ -195,21 +190,16 @@ pub fn datagrams(args: &UdpArgs, allowed: f64, flags: &Flags) -> anyhow::Result<
     let mut measuring = Measuring::begin(&args.common, "udp")?;
     let found = search::highest(bounds, |rate| {
         let values = at(rate);
-        let job = udp_job(&values).map_err(Ended::Error)?;
-        let swept = vec![("rate".to_owned(), Value::Rate(BitsPerSecond(rate)))];
-        let point = measuring.point(&values, swept, &job).map_err(Ended::Error)?;
+        let swept = ("rate", Value::Rate(BitsPerSecond(rate)));
+        let point = counted(&mut measuring, &values, swept, udp_job(&values))?;
         probe(point, allowed).ok_or(Ended::Point)
     });
     finish(measuring, found.map(|found| judged_rate(allowed, found)))
 }
 
-/// `None` for a point that does not count.
+/// `None` for a point without a loss to tell.
 fn probe(point: &Point, allowed: f64) -> Option<Probe> {
-    let measurement = &point.measurement;
-    if measurement.invalid.is_some() {
-        return None;
-    }
-    let facts = Facts { generator: measurement.generator, ..Facts::default() };
+    let facts = Facts { generator: point.measurement.generator, ..Facts::default() };
     let unsent = highest_of(point, "udp.unsent_ratio").unwrap_or_default();
     if limiting_factor(&facts).name == Factor::GeneratorLimited || unsent > allowed {
         return Some(Probe::NotOffered);

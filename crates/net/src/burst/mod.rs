@@ -76,23 +76,7 @@ impl Workload for Burst {
         };
         let load =
             Load { plan, host: assignment.host.clone(), role: assignment.role.clone(), silence: SILENCE };
-        Ok(Box::new(BurstTask { load, side, links }))
-    }
-}
-
-struct BurstTask {
-    load: Load,
-    side: Side,
-    links: BTreeMap<u32, Link>,
-}
-
-impl Task for BurstTask {
-    fn address(&self) -> Option<String> {
-        self.side.address()
-    }
-
-    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        run(&self.load, self.side.flows(control)?, self.links, control)
+        Ok(rendezvous::task(side, move |flows, control| run(&load, flows, links, control)))
     }
 }
 

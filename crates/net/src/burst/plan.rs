@@ -111,9 +111,8 @@ impl BurstPlan {
         if values.duration("warm_up").is_some_and(|warm_up| !warm_up.is_zero()) {
             return stop("`warm_up` is a time, and bursts have none before them; give `warm_up_count`");
         }
-        let mut tcp = TcpOptions::from_values(values);
         // The last segment of a burst is short, and nothing follows it that it could wait for.
-        tcp.nodelay = values.table("tcp").and_then(|tcp| tcp.flag("nodelay")).unwrap_or(true);
+        let tcp = TcpOptions::from_values_at_once(values);
         let plan = BurstPlan {
             size_bytes: values.size("size").map_or(1_000_000, |size| size.0),
             repetitions: values.count("repetitions").unwrap_or(1),

@@ -8,7 +8,7 @@ mod tests;
 
 use crate::door::{self, Link};
 use crate::latency::pingpong::Until;
-use crate::rendezvous::{self, Flow, Side};
+use crate::rendezvous::{self, Flow};
 use crate::threads;
 use ends::End;
 use plan::{ConnectPlan, FLOWS_MAX};
@@ -65,23 +65,7 @@ impl Workload for Connect {
         plan.tcp.or_as_allowed = true;
         let (side, links) = door::prepare(assignment, &plan.tcp)?;
         let load = Load { plan, host: assignment.host.clone(), role: assignment.role.clone() };
-        Ok(Box::new(ConnectTask { load, side, links }))
-    }
-}
-
-struct ConnectTask {
-    load: Load,
-    side: Side,
-    links: BTreeMap<u32, Link>,
-}
-
-impl Task for ConnectTask {
-    fn address(&self) -> Option<String> {
-        self.side.address()
-    }
-
-    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        run(&self.load, self.side.flows(control)?, self.links, control)
+        Ok(rendezvous::task(side, move |flows, control| run(&load, flows, links, control)))
     }
 }
 

@@ -53,22 +53,15 @@ impl ConnectPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<ConnectPlan, WorkloadError> {
         let stop = |text: &str| Err(WorkloadError::stop(text));
-        let until = match (values.count("count"), values.duration("duration")) {
-            (Some(count), None) => Until::Count(count),
-            (None, Some(duration)) => Until::Duration(duration),
-            (None, None) => {
-                return stop("a connect step needs `duration`, or the `count` of connections of a flow");
-            }
-            (Some(_), Some(_)) => {
-                return stop("`count` and `duration` both say when the step ends; give one of them");
-            }
-        };
+        let until = Until::from_values(
+            values,
+            "a connect step needs `duration`, or the `count` of connections of a flow",
+        )?;
         if values.size("bytes").is_some() {
             return stop("`bytes` does not bound a connect step; give `duration` or `count`");
         }
-        let mut tcp = TcpOptions::from_values(values);
         // Request and response are one segment each; nothing follows that they could wait for.
-        tcp.nodelay = values.table("tcp").and_then(|tcp| tcp.flag("nodelay")).unwrap_or(true);
+        let tcp = TcpOptions::from_values_at_once(values);
         let plan = ConnectPlan {
             until,
             warm_up: values.duration("warm_up").unwrap_or_default(),

@@ -19,11 +19,10 @@ use weir_core::metric::Metric;
 use weir_core::param::Kind;
 use weir_core::{Param, Values};
 use weir_seams::workload::{
-    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
-    WorkloadError,
+    Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
 };
 use weir_transport::tcp_options::TcpOptions;
-use weir_transport::udp::{Association, DATAGRAM_BYTES_MAX};
+use weir_transport::udp::DATAGRAM_BYTES_MAX;
 
 /// Largest message over TCP.
 pub const SIZE_BYTES_MAX: u64 = 16 << 20;
@@ -108,14 +107,7 @@ impl LatencyPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<LatencyPlan, WorkloadError> {
         let stop = |text: &str| Err(WorkloadError::stop(text));
-        let until = match (values.count("count"), values.duration("duration")) {
-            (Some(count), None) => Until::Count(count),
-            (None, Some(duration)) => Until::Duration(duration),
-            (None, None) => return stop("a latency step needs `count` or `duration`"),
-            (Some(_), Some(_)) => {
-                return stop("`count` and `duration` both say when the step ends; give one of them");
-            }
-        };
+        let until = Until::from_values(values, "a latency step needs `count` or `duration`")?;
         if values.size("bytes").is_some() {
             return stop(
                 "`bytes` does not bound a latency step; give `count` or `duration`, and `size` for the message",
@@ -124,10 +116,9 @@ impl LatencyPlan {
         if values.count("streams").unwrap_or(1) != 1 {
             return stop("a latency step has one connection a pair; leave `streams` out");
         }
-        let mut tcp = TcpOptions::from_values(values);
         // A request is smaller than a segment and the next waits for its reply; Nagle must not hold it. Only a scenario
         // that says so measures with Nagle.
-        tcp.nodelay = values.table("tcp").and_then(|tcp| tcp.flag("nodelay")).unwrap_or(true);
+        let tcp = TcpOptions::from_values_at_once(values);
         let plan = LatencyPlan {
             until,
             size_bytes: values.size("size").map_or(64, |size| size.0),
@@ -270,39 +261,12 @@ impl Workload for Latency {
         Ok(match load.plan.transport {
             Travel::Tcp => {
                 let side = Side::prepare(assignment, &load.plan.tcp)?;
-                Box::new(TcpTask { load, side })
+                rendezvous::task(side, move |flows, control| pingpong::run(&load, flows, control))
             }
-            Travel::Udp => Box::new(UdpTask { load, side: Side::prepare_datagrams(assignment)? }),
+            Travel::Udp => {
+                let side = Side::prepare_datagrams(assignment)?;
+                rendezvous::task(side, move |flows, control| datagrams::run(&load, flows, control))
+            }
         })
-    }
-}
-
-struct TcpTask {
-    load: Load,
-    side: Side,
-}
-
-impl Task for TcpTask {
-    fn address(&self) -> Option<String> {
-        self.side.address()
-    }
-
-    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        pingpong::run(&self.load, self.side.flows(control)?, control)
-    }
-}
-
-struct UdpTask {
-    load: Load,
-    side: Side<Association>,
-}
-
-impl Task for UdpTask {
-    fn address(&self) -> Option<String> {
-        self.side.address()
-    }
-
-    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        datagrams::run(&self.load, self.side.flows(control)?, control)
     }
 }

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
+use weir_core::Values;
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::{clock, socket};
 
@@ -22,6 +23,20 @@ pub enum Until {
     /// Operations of each flow (round trips, connections, datagrams); those that do not count come before, if there are some.
     Count(u64),
     Duration(Duration),
+}
+
+impl Until {
+    /// From the keys `count` and `duration`. Errors: both, or neither, which `needed` is said of.
+    pub fn from_values(values: &Values, needed: &str) -> Result<Until, WorkloadError> {
+        match (values.count("count"), values.duration("duration")) {
+            (Some(count), None) => Ok(Until::Count(count)),
+            (None, Some(duration)) => Ok(Until::Duration(duration)),
+            (None, None) => Err(WorkloadError::stop(needed)),
+            (Some(_), Some(_)) => Err(WorkloadError::stop(
+                "`count` and `duration` both say when the step ends; give one of them",
+            )),
+        }
+    }
 }
 
 /// How long an end waits for a silent peer.

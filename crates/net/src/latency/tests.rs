@@ -4,7 +4,9 @@ use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
 use weir_core::param::Value;
 use weir_core::record::Observed;
+use weir_seams::workload::Control;
 use weir_sys::clock::monotonic;
+use weir_transport::udp::Association;
 
 // Spec: net-protocol.md#latency-1 net-protocol.md#latency-2
 #[test]

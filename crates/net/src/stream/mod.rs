@@ -21,8 +21,7 @@ use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
 use weir_seams::workload::{
-    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
-    WorkloadError,
+    Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
 };
 
 pub struct Stream;
@@ -68,21 +67,6 @@ impl Workload for Stream {
             flow_total: Body::of(assignment)?.flow_total,
             patience: Patience::default(),
         };
-        Ok(Box::new(StreamTask { load, side }))
-    }
-}
-
-struct StreamTask {
-    load: Load,
-    side: Side,
-}
-
-impl Task for StreamTask {
-    fn address(&self) -> Option<String> {
-        self.side.address()
-    }
-
-    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        engine::run(&self.load, self.side.flows(control)?, control)
+        Ok(rendezvous::task(side, move |flows, control| engine::run(&load, flows, control)))
     }
 }

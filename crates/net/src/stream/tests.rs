@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use weir_core::Bytes;
 use weir_core::param::Value;
 use weir_core::record::Observed;
+use weir_seams::workload::Control;
 use weir_seams::workload::Peer;
 use weir_sys::clock::monotonic;
 

@@ -60,22 +60,8 @@ impl Workload for Udp {
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
         let plan = UdpPlan::from_values(&assignment.values)?;
         let load = Load { plan, host: assignment.host.clone(), role: assignment.role.clone() };
-        Ok(Box::new(UdpTask { load, side: Side::prepare_datagrams(assignment)? }))
-    }
-}
-
-struct UdpTask {
-    load: Load,
-    side: Side<Association>,
-}
-
-impl Task for UdpTask {
-    fn address(&self) -> Option<String> {
-        self.side.address()
-    }
-
-    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        run(&self.load, self.side.flows(control)?, control)
+        let side = Side::prepare_datagrams(assignment)?;
+        Ok(rendezvous::task(side, move |flows, control| run(&load, flows, control)))
     }
 }
 

@@ -64,16 +64,8 @@ impl UdpPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<UdpPlan, WorkloadError> {
         let stop = |text: &str| Err(WorkloadError::stop(text));
-        let until = match (values.count("count"), values.duration("duration")) {
-            (Some(count), None) => Until::Count(count),
-            (None, Some(duration)) => Until::Duration(duration),
-            (None, None) => {
-                return stop("a udp step needs `duration`, or the `count` of datagrams of a flow");
-            }
-            (Some(_), Some(_)) => {
-                return stop("`count` and `duration` both say when the step ends; give one of them");
-            }
-        };
+        let until =
+            Until::from_values(values, "a udp step needs `duration`, or the `count` of datagrams of a flow")?;
         if values.size("bytes").is_some() {
             return stop("`bytes` does not bound a udp step; give `duration` or `count`");
         }
