@@ -15,6 +15,7 @@ use weir_core::fabric_page;
 use weir_core::schedule::Change;
 use weir_core::topology::Topology;
 use weir_sys::epoll::readable_within;
+use weir_sys::idle::StayAwake;
 use weir_sys::process::{Child, ErrorsTo, Spawn, describe, raise_descriptor_limit, set_nonblocking};
 use weir_sys::shared_memory::{Page, PageView};
 use weir_sys::tun::Tun;
@@ -41,6 +42,8 @@ pub struct Lab {
     namespaces: Vec<OwnedFd>,
     notes: Vec<String>,
     failed: Option<String>,
+    /// Programs in the lab and the fabric wait for each other: what a sleeping CPU takes to wake would be added to every delay.
+    _awake: Option<StayAwake>,
 }
 
 impl Lab {
@@ -93,8 +96,20 @@ impl Lab {
             listener: listener.map(|fd| fd.as_raw_fd()),
         };
         let namespaces = parts.into_iter().map(|part| part.namespace).collect();
-        let mut lab =
-            Lab { fabric, input, output, unread: Vec::new(), page: view, namespaces, notes, failed: None };
+        let awake = StayAwake::new()
+            .inspect_err(|problem| notes.push(format!("idle CPUs may sleep, and wake late: {problem}")))
+            .ok();
+        let mut lab = Lab {
+            fabric,
+            input,
+            output,
+            unread: Vec::new(),
+            page: view,
+            namespaces,
+            notes,
+            failed: None,
+            _awake: awake,
+        };
         let more = lab.ask_for_notes(&setup)?;
         lab.notes.extend(more);
         Ok(lab)

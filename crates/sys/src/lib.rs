@@ -4,6 +4,7 @@
 pub mod address;
 pub mod clock;
 pub mod epoll;
+pub mod idle;
 pub mod interface;
 pub mod limits;
 pub mod mount;

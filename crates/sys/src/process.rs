@@ -424,6 +424,44 @@ pub fn raise_thread_priority(steps: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Where a thread may run, by CPU number: `CPU_SETSIZE` (1,024) bits.
+#[derive(Clone)]
+pub struct Affinity(libc::cpu_set_t);
+
+impl Affinity {
+    /// That of the calling thread.
+    pub fn current() -> io::Result<Affinity> {
+        // Safety: a set of bits; none is set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // Safety: the kernel writes at most the size given.
+        check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
+        Ok(Affinity(set))
+    }
+
+    /// The first of its CPUs, and the others. `None` if there is only one.
+    pub fn split(&self) -> Option<(Affinity, Affinity)> {
+        // Safety: numbers below `CPU_SETSIZE` are within the set.
+        let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &self.0) })?;
+        let (mut one, mut others) = (self.clone(), self.clone());
+        // Safety: as above.
+        unsafe {
+            libc::CPU_ZERO(&mut one.0);
+            libc::CPU_SET(first, &mut one.0);
+            libc::CPU_CLR(first, &mut others.0);
+        }
+        // Safety: as above.
+        (unsafe { libc::CPU_COUNT(&others.0) } > 0).then_some((one, others))
+    }
+
+    /// Makes a thread run there only: one of any process by its number, or (0) the calling one. Threads that it begins do the same.
+    pub fn apply(&self, thread: u32) -> io::Result<()> {
+        // Safety: the kernel reads the size given.
+        check(unsafe {
+            libc::sched_setaffinity(thread as libc::pid_t, size_of::<libc::cpu_set_t>(), &raw const self.0)
+        })
+    }
+}
+
 /// Asks the scheduler to give the calling thread short turns, soon, instead of long ones: a thread with a short slice
 /// preempts one with a long one when it wakes (Linux 6.12 and later; earlier kernels accept and ignore it).
 pub fn take_short_turns(slice: Duration) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use super::section::{Section, Verdict, Worst, percent, seconds};
 use super::statistics::{Z_95, Z_999, mean, quantile, share_interval};
 use super::{Setup, two_hosts};
+use crate::probe::capture::{Sighting, taken_up};
 use crate::probe::lab::TestLab;
 use crate::probe::udp::{self, Flights, Plan};
 use std::time::Duration;
@@ -20,6 +21,15 @@ struct Sent {
     flights: Flights,
     /// Of each packet that came, in seconds.
     delays: Vec<f64>,
+    /// On the link in question (0) and the one behind it (1); nothing where they were not captured.
+    seen: Vec<Sighting>,
+}
+
+/// Whether the lab says when it planned what it did. Writing that down costs it some of its punctuality.
+#[derive(Clone, Copy, PartialEq)]
+enum Captured {
+    Yes,
+    No,
 }
 
 fn send(
@@ -28,6 +38,7 @@ fn send(
     count: usize,
     per_second: f64,
     rule: Option<Effect>,
+    captured: Captured,
 ) -> Result<Sent, String> {
     let text =
         two_hosts(1500, &format!("rtt = \"{}ms\"\nqueue = {{ bytes = \"16MiB\" }}\n", 2e3 * BASE_SECONDS));
@@ -40,12 +51,22 @@ fn send(
         lab.schedule(&[Change { at_ns: monotonic().as_ns(), link: wire, set }])?;
     }
     let plan = Plan { count, ip_bytes: 64, per_second: Some(per_second), drain: Duration::from_millis(300) };
-    let flights = udp::run(&lab.pair("left-0", "right-0")?, &plan)?;
+    let pair = lab.pair("left-0", "right-0")?;
+    let _apart = lab.apart()?;
+    let (flights, seen) = match captured {
+        Captured::No => (udp::run(&pair, &plan)?, Vec::new()),
+        Captured::Yes => {
+            let path = lab.path("left-0", "right-0")?;
+            let names: Vec<String> = path.iter().skip(1).map(|link| link.name.clone()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            lab.captured(&names, || udp::run(&pair, &plan))?
+        }
+    };
     let delays = flights.delays();
     if delays.is_empty() {
         return Err("no packet came through".to_owned());
     }
-    Ok(Sent { flights, delays })
+    Ok(Sent { flights, delays, seen })
 }
 
 /// Packets that came after one that was sent later (RFC 4737, type P reordered), each with its extent (section 4.2.1): how
@@ -122,7 +143,7 @@ pub fn reordering(setup: &Setup) -> Result<Section, String> {
                 (Impairments { reorder: Some(Reorder { share, by_ns }), ..Impairments::default() }, None)
             }
         };
-        let sent = send(setup, impairments, count, PER_SECOND, rule)?;
+        let sent = send(setup, impairments, count, PER_SECOND, rule, Captured::No)?;
         let seen = reordered(&sent.flights.order);
         let mut is_late = vec![false; count];
         seen.iter().for_each(|(number, _)| is_late[*number as usize] = true);
@@ -199,18 +220,42 @@ pub fn reordering(setup: &Setup) -> Result<Section, String> {
     Ok(section)
 }
 
+/// By how much the median and the 99 % point of additions miss those of even draws from 0 to `by`, beyond the sampling error.
+fn uneven(added: &[f64], by_seconds: f64) -> f64 {
+    // Standard deviation of a sample quantile q of n even draws over `by`: by √(q(1 − q)/n).
+    let beyond = |share: f64| {
+        let sampling = Z_999 * by_seconds * (share * (1.0 - share) / added.len() as f64).sqrt();
+        (quantile(added, share) - share * by_seconds).abs() - sampling
+    };
+    beyond(0.5).max(beyond(0.99)).max(0.0)
+}
+
 pub fn jitter(setup: &Setup) -> Result<Section, String> {
     let mut section = Section {
         title: "Jitter",
         text: vec![
             "`jitter` draws an addition to the delay for each packet, even from 0 to `by`. Theory for packets far enough apart: a mean of \
-             by/2, a median of by/2, 1 % above 0.99 by. The fastest packet's delay stands for what kernel and probe take."
+             by/2, a median of by/2, 1 % above 0.99 by. *Planned* is what the lab added by its own instants (from a capture, of packets of \
+             their own). In what was measured the fastest packet's delay stands for what kernel and probe take."
                 .to_owned(),
         ],
-        head: vec!["by", "may overtake", "packets", "median, theory", "median", "99 %, theory", "99 %", "overtaken", "as asked"],
+        head: vec![
+            "by",
+            "may overtake",
+            "packets",
+            "median, theory",
+            "planned",
+            "measured",
+            "99 %, theory",
+            "planned",
+            "measured",
+            "overtaken",
+            "as asked",
+        ],
         ..Section::default()
     };
-    let (mut shape, mut kept_order) = (Worst::default(), Worst::default());
+    let [mut plan_shape, mut shape, mut kept_order] = <[Worst; 3]>::default();
+    let mut left_out = 0;
     for (by_ms, overtaking) in [(2.0, true), (2.0, false), (20.0, true)] {
         let by_seconds = by_ms / 1e3;
         // Without overtaking, one packet a `by`: else the late ones hold back those behind them, and the shape is another.
@@ -218,14 +263,32 @@ pub fn jitter(setup: &Setup) -> Result<Section, String> {
         let count = if overtaking { setup.packets(50_000) } else { setup.packets(5_000) };
         let own = Jitter { by_ns: (by_ms * 1e6) as u64, reorder: overtaking };
         let impairments = Impairments { jitter: Some(own), ..Impairments::default() };
-        let sent = send(setup, impairments, count, per_second, None)?;
-        let least = quantile(&sent.delays, 0.0);
-        let added: Vec<f64> = sent.delays.iter().map(|delay| delay - least).collect();
-        let (median, p99) = (quantile(&added, 0.5), quantile(&added, 0.99));
-        // Standard deviation of a sample quantile q of n even draws over `by`: by √(q(1 − q)/n).
-        let sampling = |share: f64| Z_999 * by_seconds * (share * (1.0 - share) / added.len() as f64).sqrt();
-        let off = (median - by_seconds / 2.0).abs() - sampling(0.5);
-        let off = off.max((p99 - 0.99 * by_seconds).abs() - sampling(0.99)).max(0.0);
+
+        let captured = send(setup, impairments, count, per_second, None, Captured::Yes)?;
+        let [from, to] = [0, 1].map(|link| taken_up(&captured.seen, link, count));
+        let planned: Vec<f64> = from
+            .iter()
+            .zip(&to)
+            .filter_map(|(from, to)| Some(((*to)? as f64 - (*from)? as f64) / 1e9 - BASE_SECONDS))
+            .collect();
+        if planned.is_empty() {
+            return Err("a capture has no packet of the probe's".to_owned());
+        }
+        let off = uneven(&planned, by_seconds);
+        let [least, most] = [0.0, 1.0].map(|share| quantile(&planned, share));
+        // A nanosecond for what halves of it the arithmetic leaves.
+        let plan_verdict = Verdict::of(off == 0.0 && least > -1e-9 && most < by_seconds + 1e-9);
+        plan_shape.see(plan_verdict, off, format!("{} beyond it, by {by_ms} ms", seconds(off)));
+
+        let sent = send(setup, impairments, count, per_second, None, Captured::No)?;
+        let calm = sent.flights.undisturbed_delays();
+        left_out += sent.delays.len() - calm.len();
+        if calm.is_empty() {
+            return Err("the probe's core stood still all the time: weir doctor".to_owned());
+        }
+        let fastest = quantile(&calm, 0.0);
+        let added: Vec<f64> = calm.iter().map(|delay| delay - fastest).collect();
+        let off = uneven(&added, by_seconds);
         let shape_verdict = Verdict::of(off <= DELAY_ERROR_MAX);
         shape.see(shape_verdict, off, format!("{} beyond the sampling error, by {by_ms} ms", seconds(off)));
         let overtaken = reordered(&sent.flights.order).len();
@@ -235,19 +298,35 @@ pub fn jitter(setup: &Setup) -> Result<Section, String> {
             if overtaking { 0.0 } else { overtaken as f64 },
             format!("{overtaken} overtaken where none may"),
         );
-        section.rows.push(vec![
-            format!("{by_ms} ms"),
-            if overtaking { "yes" } else { "no" }.to_owned(),
-            format!("{}", added.len()),
-            seconds(by_seconds / 2.0),
-            seconds(median),
-            seconds(0.99 * by_seconds),
-            seconds(p99),
-            format!("{overtaken}"),
-            shape_verdict.max(order_verdict).word().to_owned(),
-        ]);
+        let [median, p99] = [0.5, 0.99].map(|share| {
+            [share * by_seconds, quantile(&planned, share), quantile(&added, share)].map(seconds)
+        });
+        section.rows.push(
+            [
+                format!("{by_ms} ms"),
+                if overtaking { "yes" } else { "no" }.to_owned(),
+                format!("{}", added.len()),
+            ]
+            .into_iter()
+            .chain(median)
+            .chain(p99)
+            .chain([
+                format!("{overtaken}"),
+                plan_verdict.max(shape_verdict).max(order_verdict).word().to_owned(),
+            ])
+            .collect(),
+        );
     }
-    section.claims.extend(shape.claim("jitter is even from 0 to what was asked", "± 250 µs, probe included"));
+    section.notes.push(format!(
+        "Of the measured packets {left_out} were left out: they were on their way while the probe, which never sleeps, saw no time pass for \
+         {} or longer.",
+        seconds(udp::LOOK_MAX.as_secs_f64())
+    ));
+    section.claims.extend(plan_shape.claim(
+        "jitter is planned even from 0 to what was asked",
+        "the sampling error (99.9 %), none outside",
+    ));
+    section.claims.extend(shape.claim("and packets meet it so", "± 250 µs, probe included"));
     section.claims.extend(kept_order.claim("and overtakes only where it may", "0 overtaken"));
     Ok(section)
 }
@@ -267,7 +346,10 @@ pub fn corruption(setup: &Setup) -> Result<Section, String> {
     let (mut shares, mut contents) = (Worst::default(), Worst::default());
     for corrupt in [1e-3, 1e-2] {
         let count = setup.packets(1_000_000);
-        let sent = send(setup, Impairments { corrupt, ..Impairments::default() }, count, PER_SECOND, None)?;
+        let sent = {
+            let own = Impairments { corrupt, ..Impairments::default() };
+            send(setup, own, count, PER_SECOND, None, Captured::No)?
+        };
         let missing = (count - sent.flights.received()) as u64;
         let share = missing as f64 / count as f64;
         let (low, high) = share_interval(missing, count as u64, Z_95);

@@ -1,5 +1,6 @@
 //! A lab of this process's own, built by the same code as that of `weir run`, with the fabric's counters at hand.
 
+use super::capture::{self, Sighting};
 use super::pair::{End, Pair};
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +8,9 @@ use weir_core::fabric_page::{HEADER_WORDS, LATENESS_BUCKETS, header, lateness_qu
 use weir_core::scenario::{self, Overrides};
 use weir_core::schedule::Change;
 use weir_core::topology::{DirectedLink, Topology};
+use weir_lab::capture::{Epoch, Request};
 use weir_lab::{Lab, Options};
+use weir_sys::process::Affinity;
 
 /// While nothing moves the page is at most 0.1 s old.
 const PAGE_AGE: Duration = Duration::from_millis(120);
@@ -16,6 +19,17 @@ pub struct TestLab {
     lab: Lab,
     pub topology: Topology,
     pub links: Vec<DirectedLink>,
+}
+
+/// While this lives the thread that made it, and those that it begins, keep off the fabric's CPU.
+pub struct Apart(Affinity);
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        if let Err(problem) = self.0.apply(0) {
+            eprintln!("xtask: {problem}");
+        }
+    }
 }
 
 /// All words of the fabric's page at one time.
@@ -64,6 +78,19 @@ impl TestLab {
         Ok(TestLab { lab, links: topology.directed_links(), topology })
     }
 
+    /// Gives the fabric the first CPU and the calling thread the others. `None` where there is only one.
+    ///
+    /// A probe never sleeps. A fabric that is woken on the probe's CPU, which the scheduler may prefer to one that is idle, waits
+    /// for turns that no program of a user's, which does sleep, would have made it wait for.
+    pub fn apart(&self) -> Result<Option<Apart>, String> {
+        let failed = |problem| format!("giving the lab a CPU of its own: {problem}");
+        let all = Affinity::current().map_err(failed)?;
+        let Some((first, others)) = all.split() else { return Ok(None) };
+        first.apply(self.lab.fabric_pid()).map_err(failed)?;
+        others.apply(0).map_err(failed)?;
+        Ok(Some(Apart(all)))
+    }
+
     pub fn pair(&self, near: &str, far: &str) -> Result<Pair, String> {
         let end = |name: &str| {
             let host = self.topology.host_index(name).ok_or_else(|| format!("no host {name}"))?;
@@ -96,6 +123,30 @@ impl TestLab {
     pub fn counters_now(&self) -> Counters {
         let page = self.lab.page();
         Counters(page.copy(0, page.words()))
+    }
+
+    /// Does `work` while the links of these names are captured; what was seen is in the order of the model's events.
+    pub fn captured<T>(
+        &mut self,
+        links: &[&str],
+        work: impl FnOnce() -> Result<T, String>,
+    ) -> Result<(T, Vec<Sighting>), String> {
+        let folder = tempfile::tempdir().map_err(|problem| format!("a folder for a capture: {problem}"))?;
+        let file = folder.path().join("links.pcapng");
+        let request = Request {
+            ports: links.iter().map(|link| (*link).to_owned()).collect(),
+            snap_bytes: None,
+            count: None,
+            duration_ns: None,
+            epoch: Epoch::At(0),
+        };
+        let number = self.lab.capture(&request, &file).map_err(|problem| problem.to_string())?;
+        let done = work();
+        let outcome = self.lab.end_capture(number).map_err(|problem| problem.to_string())?;
+        if outcome.lost > 0 || outcome.error.is_some() {
+            return Err(format!("a capture is not whole: {outcome:?}"));
+        }
+        Ok((done?, capture::read(&file, links)?))
     }
 
     pub fn schedule(&mut self, changes: &[Change]) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! Both ends of a probe live in this process, their sockets in two namespaces, so send and receive times are of one
 //! `CLOCK_MONOTONIC` and nothing has to be estimated or exchanged.
 
+pub mod capture;
 pub mod lab;
 pub mod pair;
 pub mod tcp;

@@ -1,7 +1,9 @@
 use super::help::{exe, possible, start, two_sites};
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_core::fabric_page::header;
@@ -72,38 +74,77 @@ fn two_labs_with_the_same_addresses_do_not_meet() {
     assert_eq!((one.page().get(header::PACKETS_IN), other.page().get(header::PACKETS_IN)), (4, 0));
 }
 
-/// The helper program `hold` (this test binary, told by its environment) starts a lab and waits to be killed.
+/// Tells this test binary to be a process that has a lab and waits.
+const HOLD: &str = "WEIR_LAB_TEST_HOLD";
+
+#[test]
+fn hold() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let lab = start(&two_sites(None, round_trip(), 1500));
+    println!("fabric {}", lab.fabric_pid());
+    thread::sleep(Duration::from_secs(60));
+}
+
+/// A process that has a lab and nothing else, killed when dropped, and its lab's fabric.
+struct Owner {
+    process: Child,
+    fabric: u32,
+}
+
+impl Owner {
+    fn start() -> Owner {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "lab::life::hold"])
+            .env(HOLD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let fabric = lines.map_while(Result::ok).find_map(|said| said.rsplit_once("fabric ")?.1.parse().ok());
+        Owner { fabric: fabric.expect("the owner ended early"), process }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 // Spec: lab.md#lab-11
 #[test]
 fn a_killed_owner_leaves_no_process_and_no_namespace() {
     if !possible() {
         return;
     }
-    if std::env::var_os("WEIR_LAB_TEST_HOLD").is_some() {
-        let lab = start(&two_sites(None, round_trip(), 1500));
-        println!("fabric {}", lab.fabric_pid());
-        thread::sleep(Duration::from_secs(60));
+    let owner = Owner::start();
+    let fabric = owner.fabric;
+    assert!(start_ticks(fabric).is_some());
+    drop(owner);
+    until("the fabric dies with its owner", || start_ticks(fabric).is_none());
+}
+
+// Spec: lab.md#lab-26
+#[test]
+fn the_owner_of_a_lab_keeps_cpus_awake_and_what_it_starts_does_not() {
+    if !possible() {
         return;
     }
-    let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "lab::life::a_killed_owner_leaves_no_process_and_no_namespace"])
-        .env("WEIR_LAB_TEST_HOLD", "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut lines = std::io::BufReader::new(owner.stdout.take().unwrap());
-    let fabric: u32 = loop {
-        said.clear();
-        assert!(std::io::BufRead::read_line(&mut lines, &mut said).unwrap() > 0, "the owner ended early");
-        if let Some((_, number)) = said.trim().rsplit_once("fabric ") {
-            break number.parse().unwrap();
-        }
+    let device = Path::new("/dev/cpu_dma_latency");
+    let keeps_awake = |process: u32| {
+        let files = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+        files.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|target| target == device))
     };
-    assert!(start_ticks(fabric).is_some());
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-    until("the fabric dies with its owner", || start_ticks(fabric).is_none());
+    let owner = Owner::start();
+    assert_eq!(keeps_awake(owner.process.id()), device.exists());
+    assert!(!keeps_awake(owner.fabric));
+    // In a lab whose CPUs cannot be kept awake that is said.
+    let lab = start(&two_sites(None, round_trip(), 1500));
+    let said = lab.notes().iter().any(|note| note.contains("idle CPUs may sleep"));
+    assert_eq!(said, !device.exists(), "{:?}", lab.notes());
 }
 
 #[test]
