@@ -8,6 +8,7 @@ pub mod judge;
 pub mod metric;
 pub mod model;
 pub mod param;
+pub mod range;
 pub mod record;
 pub mod regression;
 pub mod scenario;

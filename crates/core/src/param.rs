@@ -155,6 +155,22 @@ impl Value {
         }
     }
 
+    /// The same quantity with another number of its base unit, rounded to what it is counted in (bits per second, bytes,
+    /// nanoseconds, ones). `None` for what is no quantity, or where the number does not fit.
+    pub fn with_number(&self, number: f64) -> Option<Value> {
+        let whole = number.round();
+        let fits = whole >= 0.0 && whole < u64::MAX as f64;
+        match self {
+            Value::Count(_) => fits.then_some(Value::Count(whole as u64)),
+            Value::Ratio(_) => Some(Value::Ratio(number)),
+            Value::Rate(_) => fits.then_some(Value::Rate(BitsPerSecond(whole as u64))),
+            Value::Size(_) => fits.then_some(Value::Size(Bytes(whole as u64))),
+            Value::Duration(_) => Duration::try_from_secs_f64(number).ok().map(Value::Duration),
+            Value::Frequency(_) => Some(Value::Frequency(Hertz(number))),
+            Value::Flag(_) | Value::Text(_) | Value::List(_) | Value::Table(_) => None,
+        }
+    }
+
     /// The value as JSON for a point's `parameters`: plain numbers stay numbers, quantities become their text.
     pub fn to_json(&self) -> serde_json::Value {
         match self {

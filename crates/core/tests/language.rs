@@ -291,6 +291,24 @@ fn a_sweep_reaches_the_lab_and_its_dimensions_are_called_by_their_last_word() {
     assert_eq!(odd.configurations[0].steps[0].point, "x/tcp=__congestion___reno__");
 }
 
+// Spec: scenario.md#point-7
+#[test]
+fn a_text_in_a_sweeps_list_may_be_a_range_whose_values_keep_the_parameters_bounds() {
+    let of = |line: &str| format!("{}[sweep]\n{line}\n", whole());
+    let ranged =
+        plan(&of("\"step.x.streams\" = [1, \"2..16*2\"]\n\"link.wan.rate\" = [\"10Mbit/s..1Gbit/s\"]"));
+    let listed = plan(&of(
+        "\"step.x.streams\" = [1, 2, 4, 8, 16]\n\"link.wan.rate\" = [\"10Mbit/s\", \"100Mbit/s\", \"1Gbit/s\"]",
+    ));
+    assert_eq!(ranged.configurations, listed.configurations);
+    let set = plan_with(&of("\"step.x.streams\" = [1]"), &["sweep.streams=[\"1..4*2\"]"], false);
+    assert_eq!(set.configurations.len(), 3);
+    refused(&of("\"step.x.streams\" = [\"0..4\"]"), "above zero", "");
+    refused(&of("\"step.x.streams\" = [1, \"1..4*2\"]"), "has this value twice: 1", "");
+    refused(&of("\"link.wan.loss\" = [\"10%..1000%\"]"), "", "");
+    refused(&of("\"step.x.tcp.congestion\" = [\"a..b\"]"), "", "");
+}
+
 // Spec: scenario.md#path-5
 #[test]
 fn a_path_may_be_written_as_nested_tables() {

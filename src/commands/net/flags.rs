@@ -1,8 +1,8 @@
 //! Flags whose lists are sweeps.
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use weir_core::param::{Kind, parse_default};
-use weir_core::{Bytes, Value, Values};
+use weir_core::{Value, Values};
 
 /// The values of one measurement, and the swept ones among them by name.
 pub type Combination = (Values, Vec<(String, Value)>);
@@ -93,51 +93,10 @@ pub fn put(values: &mut Values, name: &str, in_tcp: bool, value: Value) {
     }
 }
 
-/// `SIZE`, `A..B` (A, ten times as much, and so on, and B), `A..B*FACTOR`.
-pub fn sizes_of(text: &str) -> anyhow::Result<Vec<Value>> {
-    let parsed = |text: &str| match parse_default(Kind::Size, text.trim()) {
-        Ok(Value::Size(size)) => Ok(size.0),
-        Ok(_) => bail!("--sizes: {text:?} is no size"),
-        Err(error) => bail!("--sizes: {}", error.problem),
-    };
-    let Some((from, rest)) = text.split_once("..") else {
-        return Ok(vec![Value::Size(Bytes(parsed(text)?))]);
-    };
-    let (to, factor) = rest.split_once('*').unwrap_or((rest, "10"));
-    let (from, to) = (parsed(from)?, parsed(to)?);
-    let factor: u64 = factor.trim().parse().ok().filter(|factor| *factor >= 2).with_context(|| {
-        format!("--sizes {text}: {:?} is no factor; a whole number from 2 on is needed", factor.trim())
-    })?;
-    if from == 0 || from > to {
-        bail!("--sizes {text}: a range goes from a size above zero to a larger one");
-    }
-    let mut all: Vec<u64> = std::iter::successors(Some(from), |size| size.checked_mul(factor))
-        .take_while(|size| *size < to)
-        .collect();
-    all.push(to);
-    Ok(all.into_iter().map(|size| Value::Size(Bytes(size))).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use weir_net::adhoc::summary::point_id;
-
-    #[test]
-    fn sizes_are_listed_or_range_by_a_factor() {
-        let sizes = |text: &str| {
-            let all = sizes_of(text).unwrap();
-            let bytes = |value| if let Value::Size(size) = value { size.0 } else { panic!("{value:?}") };
-            all.into_iter().map(bytes).collect::<Vec<u64>>()
-        };
-        assert_eq!(sizes("30MB"), [30_000_000]);
-        assert_eq!(sizes("1B..2kB"), [1, 10, 100, 1_000, 2_000]);
-        assert_eq!(sizes("1KiB..4KiB*2"), [1024, 2048, 4096]);
-        assert_eq!(sizes("5B..5B"), [5]);
-        for bad in ["1B..", "2kB..1kB", "0B..1kB", "1B..1kB*1", "1B..1kB*x", "x"] {
-            assert!(sizes_of(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn lists_are_multiplied_and_single_values_name_no_point() {

@@ -4,14 +4,15 @@ mod flags;
 mod measure;
 mod search;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Subcommand;
-use flags::{Flag, Flags, sizes_of};
+use flags::{Flag, Flags};
 use search::{Sought, SoughtOverUdp};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use weir_core::param::{Kind, parse_default};
+use weir_core::range;
 use weir_core::{Value, Values};
 use weir_net::adhoc::{DEFAULT_PORT, Job, Server, ServerLimits, exposure};
 use weir_net::burst::plan::BurstPlan;
@@ -445,7 +446,8 @@ fn burst(args: &BurstArgs) -> anyhow::Result<i32> {
     common(&mut flags, &args.common)?;
     let mut sizes = Vec::new();
     for text in &args.sizes {
-        sizes.extend(sizes_of(text.trim())?);
+        let range = range::values(Kind::Size, text.trim());
+        sizes.extend(range.map_err(|error| anyhow!("--sizes: {}", error.problem))?);
     }
     flags.0.push(Flag { name: "size", in_tcp: false, values: sizes });
     flags.add("repetitions", Kind::Count, [&args.repetitions])?;

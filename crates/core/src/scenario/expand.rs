@@ -5,11 +5,12 @@ use super::nearest::suggestion;
 use super::overrides::dimension_name;
 use super::path::{self, Speaker};
 use super::plan::WorkloadSchema;
-use super::reader::{Context, Hop, Reader, check_name, read_value};
+use super::reader::{Context, Hop, Reader, check_name, data_of, read_value};
 use super::schema;
 use super::tree::{Data, Node, Table};
 use crate::metric::Metric;
 use crate::param::{Param, Value};
+use crate::range;
 use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,19 +146,44 @@ fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems) -
         }
         let mut values: Vec<(Value, Node)> = Vec::new();
         let mut seen = BTreeSet::new();
-        for item in list {
-            let Some(value) = read_value(target.param, item, problems) else { continue };
+        let mut good = true;
+        for (value, node) in list.iter().flat_map(|item| items(target.param, item, problems)) {
+            let Some(value) = value else {
+                good = false;
+                continue;
+            };
             if !seen.insert(value.to_json().to_string()) {
-                problems.add(item.at, format!("`{path}` has this value twice"));
+                problems.add(node.at, format!("`{path}` has this value twice: {}", value.to_json()));
+                good = false;
                 continue;
             }
-            values.push((value, item.clone()));
+            values.push((value, node));
         }
-        if values.len() == list.len() {
+        if good {
             all.push(Dimension { path, at, name, param: target.param, values });
         }
     }
     all
+}
+
+/// What an item of a sweep's list stands for: itself, or what a range has; `None` for what cannot be read, once that is told.
+fn items(param: &Param, item: &Node, problems: &Problems) -> Vec<(Option<Value>, Node)> {
+    let text = match &item.data {
+        Data::Text(text) if range::is_range(param.kind, text) => text,
+        _ => return vec![(read_value(param, item, problems), item.clone())],
+    };
+    match range::values(param.kind, text) {
+        Ok(values) => {
+            let node = |value: &Value| Node { data: data_of(value), at: item.at };
+            // Each is read as if it stood there, so that the parameter's own bounds hold.
+            let nodes: Vec<Node> = values.iter().map(node).collect();
+            nodes.into_iter().map(|node| (read_value(param, &node, problems), node)).collect()
+        }
+        Err(error) => {
+            problems.add(item.at, format!("`{}`: {}", param.name, error.problem));
+            vec![(None, item.clone())]
+        }
+    }
 }
 
 fn alias_help(path: &str) -> String {
