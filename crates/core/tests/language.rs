@@ -306,7 +306,6 @@ fn a_text_in_a_sweeps_list_may_be_a_range_whose_values_keep_the_parameters_bound
     refused(&of("\"step.x.streams\" = [\"0..4\"]"), "above zero", "");
     refused(&of("\"step.x.streams\" = [1, \"1..4*2\"]"), "has this value twice: 1", "");
     refused(&of("\"link.wan.loss\" = [\"10%..1000%\"]"), "", "");
-    refused(&of("\"step.x.tcp.congestion\" = [\"a..b\"]"), "", "");
 }
 
 // Spec: scenario.md#path-5

@@ -20,9 +20,9 @@ const BURSTS: usize = 4;
 const IP_BYTES: u64 = 1500;
 /// Delay of a packet of the burst: what the fabric may be late (99 %), and what the probe and the kernel take.
 const WAIT_ERROR_MAX: f64 = 250e-6;
-/// Of one packet on the link, for its queue's number of packets to follow from the times of sending whatever the fabric is late
-/// (99 %: 200 µs): decision 0007.
-const PACKET_SECONDS_MIN: f64 = 1e-3;
+/// Of one packet on the link, for its queue's number of packets to follow from the times of sending however late the lab may read
+/// (some 30 µs as a rule): decision 0008.
+const PACKET_SECONDS_MIN: f64 = 100e-6;
 const QUEUES: [(&str, &str); 5] = [
     ("{ packets = 50 }", "50 packets"),
     ("{ packets = 1 }", "1 packet"),
@@ -83,8 +83,8 @@ pub fn bursts(setup: &Setup) -> Result<Section, String> {
         }
     }
     section.notes.push(format!(
-        "By the times of sending the number is judged where a packet takes a millisecond or longer to leave. On a faster link it depends \
-         on when the lab read each packet ([decision 0007](../decisions/0007-queues-and-lateness.md)). Bursts during whose sending the probe, \
+        "By the times of sending the number is judged where a packet takes 100 µs or longer to leave. On a faster link it depends \
+         on when the lab read each packet ([decision 0008](../decisions/0008-queues-and-lateness.md)). Bursts during whose sending the probe, \
          which never sleeps, saw no time pass for {} or longer were sent again ({repeated}), and packets on their way in such a time have no \
          part in delays.",
         seconds(udp::LOOK_MAX.as_secs_f64())
@@ -93,12 +93,10 @@ pub fn bursts(setup: &Setup) -> Result<Section, String> {
         "a queue keeps the packets that its limit says, and each leaves when those before it have",
         "the same packets and nanoseconds",
     ));
-    section.claims.extend(
-        number.claim(
-            "by the times of sending, too, where a packet takes a millisecond or longer",
-            "same number",
-        ),
-    );
+    section.claims.extend(number.claim(
+        "by the times of sending, too, where a packet takes 100 µs or longer (median)",
+        "same number",
+    ));
     section.claims.extend(
         wait.claim("each packet of a burst waits for those before it (99 %)", "± 250 µs, probe included"),
     );
