@@ -293,11 +293,9 @@ pub fn jitter(setup: &Setup) -> Result<Section, String> {
         shape.see(shape_verdict, off, format!("{} beyond the sampling error, by {by_ms} ms", seconds(off)));
         let overtaken = reordered(&sent.flights.order).len();
         let order_verdict = Verdict::of(overtaking == (overtaken > 0));
-        kept_order.see(
-            order_verdict,
-            if overtaking { 0.0 } else { overtaken as f64 },
-            format!("{overtaken} overtaken where none may"),
-        );
+        // Of rows that are as asked the one in which none may overtake is shown.
+        let (figure, who) = if overtaking { (-1.0, "some") } else { (overtaken as f64, "none") };
+        kept_order.see(order_verdict, figure, format!("{overtaken} overtaken where {who} may"));
         let [median, p99] = [0.5, 0.99].map(|share| {
             [share * by_seconds, quantile(&planned, share), quantile(&added, share)].map(seconds)
         });
