@@ -115,8 +115,7 @@ impl Row {
         let mut lab = TestLab::start(&setup.weir, &two_hosts(1500, &link), setup.seed)?;
         let pair = lab.pair("left-0", "right-0")?;
         let path = lab.path("left-0", "right-0")?;
-        let names: Vec<String> = path.iter().map(|link| link.name.clone()).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).take(2).collect();
+        let names: Vec<String> = path.iter().take(2).map(|link| link.name.clone()).collect();
         let hops: Vec<Hop> = path.into_iter().map(Hop::of).collect();
         let drained = BURST as f64 * 1538.0 * 8.0 / bits_per_second;
         let plan = Plan {

@@ -58,7 +58,6 @@ fn send(
         Captured::Yes => {
             let path = lab.path("left-0", "right-0")?;
             let names: Vec<String> = path.iter().skip(1).map(|link| link.name.clone()).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
             lab.captured(&names, || udp::run(&pair, &plan))?
         }
     };
@@ -147,13 +146,10 @@ pub fn reordering(setup: &Setup) -> Result<Section, String> {
         let seen = reordered(&sent.flights.order);
         let mut is_late = vec![false; count];
         seen.iter().for_each(|(number, _)| is_late[*number as usize] = true);
-        let delay = |number: usize| {
-            (sent.flights.received_ns[number] as f64 - sent.flights.sent_ns[number] as f64) / 1e9
-        };
         let came = |late: bool| {
             let of_kind =
                 (0..count).filter(|number| is_late[*number] == late && sent.flights.received_ns[*number] > 0);
-            of_kind.map(delay).collect::<Vec<f64>>()
+            of_kind.map(|number| sent.flights.delay(number)).collect::<Vec<f64>>()
         };
         let (late, prompt) = (came(true), came(false));
         if late.is_empty() || prompt.is_empty() {

@@ -18,7 +18,7 @@ pub struct Sighting {
 const FIELDS: [&str; 4] = ["frame.interface_name", "frame.time_epoch", "frame.comment", "udp.payload"];
 
 /// All packets of a file whose time stamps count from the start of the experiment's clock.
-pub fn read(file: &Path, links: &[&str]) -> Result<Vec<Sighting>, String> {
+pub fn read(file: &Path, links: &[String]) -> Result<Vec<Sighting>, String> {
     let fields = FIELDS.iter().flat_map(|field| ["-e", field]);
     let output = Command::new("tshark")
         .args(["-n", "-T", "fields", "-r"])
@@ -33,7 +33,7 @@ pub fn read(file: &Path, links: &[&str]) -> Result<Vec<Sighting>, String> {
     text.lines().map(|line| sighting(line, links).ok_or_else(|| format!("tshark said {line:?}"))).collect()
 }
 
-fn sighting(line: &str, links: &[&str]) -> Option<Sighting> {
+fn sighting(line: &str, links: &[String]) -> Option<Sighting> {
     let words: Vec<&str> = line.split('\t').collect();
     let [name, time, comment, payload] = words[..] else { return None };
     let (whole, fraction) = time.split_once('.')?;
@@ -62,12 +62,13 @@ mod tests {
     #[test]
     fn a_line_of_fields_is_a_packet_to_the_nanosecond() {
         let line = "link.wire.forward\t12.000000005\tdropped: queue full\t00000000000001025a5a";
-        let seen = sighting(line, &["up", "link.wire.forward"]).unwrap();
+        let links = ["up", "link.wire.forward"].map(str::to_owned);
+        let seen = sighting(line, &links).unwrap();
         assert_eq!(seen, Sighting { link: 1, at_ns: 12_000_000_005, number: 0x102, dropped: true });
-        let whole = sighting("up\t3.5\t\t0000000000000001", &["up"]).unwrap();
+        let whole = sighting("up\t3.5\t\t0000000000000001", &links).unwrap();
         assert_eq!((whole.at_ns, whole.dropped), (3_500_000_000, false));
         for other in ["up\t3.5\t\t00", "up\t3.5\t", "elsewhere\t3.5\t\t0000000000000001"] {
-            assert_eq!(sighting(other, &["up"]), None, "{other}");
+            assert_eq!(sighting(other, &links), None, "{other}");
         }
     }
 }

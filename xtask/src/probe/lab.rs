@@ -128,13 +128,13 @@ impl TestLab {
     /// Does `work` while the links of these names are captured; what was seen is in the order of the model's events.
     pub fn captured<T>(
         &mut self,
-        links: &[&str],
+        links: &[String],
         work: impl FnOnce() -> Result<T, String>,
     ) -> Result<(T, Vec<Sighting>), String> {
         let folder = tempfile::tempdir().map_err(|problem| format!("a folder for a capture: {problem}"))?;
         let file = folder.path().join("links.pcapng");
         let request = Request {
-            ports: links.iter().map(|link| (*link).to_owned()).collect(),
+            ports: links.to_vec(),
             snap_bytes: None,
             count: None,
             duration_ns: None,

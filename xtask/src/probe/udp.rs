@@ -50,8 +50,12 @@ impl Flights {
     }
     /// Delays of those that arrived, in seconds, in order of sending.
     pub fn delays(&self) -> Vec<f64> {
-        let both = self.sent_ns.iter().zip(&self.received_ns).filter(|(_, received)| **received > 0);
-        both.map(|(sent, received)| (*received as f64 - *sent as f64) / 1e9).collect()
+        let came = (0..self.sent_ns.len()).filter(|number| self.received_ns[*number] > 0);
+        came.map(|number| self.delay(number)).collect()
+    }
+    /// Of one that arrived, in seconds.
+    pub fn delay(&self, number: usize) -> f64 {
+        (self.received_ns[number] as f64 - self.sent_ns[number] as f64) / 1e9
     }
     /// Those that came and were not on their way while the probe's core stood still.
     pub fn undisturbed(&self) -> Vec<usize> {
@@ -67,8 +71,7 @@ impl Flights {
         (0..self.sent_ns.len()).filter(came).collect()
     }
     pub fn undisturbed_delays(&self) -> Vec<f64> {
-        let delay = |number: usize| (self.received_ns[number] as f64 - self.sent_ns[number] as f64) / 1e9;
-        self.undisturbed().into_iter().map(delay).collect()
+        self.undisturbed().into_iter().map(|number| self.delay(number)).collect()
     }
     /// The probe's core did not stand still while it sent, nor while most of the packets were on their way.
     pub fn calm(&self) -> bool {

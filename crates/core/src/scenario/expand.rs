@@ -174,10 +174,9 @@ fn items(param: &Param, item: &Node, problems: &Problems) -> Vec<(Option<Value>,
     };
     match range::values(param.kind, text) {
         Ok(values) => {
-            let node = |value: &Value| Node { data: data_of(value), at: item.at };
             // Each is read as if it stood there, so that the parameter's own bounds hold.
-            let nodes: Vec<Node> = values.iter().map(node).collect();
-            nodes.into_iter().map(|node| (read_value(param, &node, problems), node)).collect()
+            let nodes = values.iter().map(|value| Node { data: data_of(value), at: item.at });
+            nodes.map(|node| (read_value(param, &node, problems), node)).collect()
         }
         Err(error) => {
             problems.add(item.at, format!("`{}`: {}", param.name, error.problem));
