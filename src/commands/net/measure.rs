@@ -19,6 +19,8 @@ pub struct Measuring {
     json: bool,
     live: bool,
     points: Vec<Point>,
+    /// What is to be said of the next point.
+    remarks: Vec<String>,
 }
 
 impl Measuring {
@@ -27,7 +29,7 @@ impl Measuring {
         let client = Client { address: resolve(&common.host)?, key: key(common.key_file.as_deref())? };
         weir_sys::signal::count_interrupts();
         let live = !common.json && std::io::stderr().is_terminal();
-        Ok(Measuring { client, workload, json: common.json, live, points: Vec::new() })
+        Ok(Measuring { client, workload, json: common.json, live, points: Vec::new(), remarks: Vec::new() })
     }
 
     /// Measures a point: `values` in all, of which `swept` name it.
@@ -46,9 +48,17 @@ impl Measuring {
             }
             last = progress;
         };
-        let measurement = self.client.measure(job, values, &weir_sys::signal::interrupts, &mut tell)?;
+        let mut measurement = self.client.measure(job, values, &weir_sys::signal::interrupts, &mut tell)?;
+        measurement.warnings.append(&mut self.remarks);
         self.points.push(Point { parameters: swept, measurement });
         Ok(self.points.last().expect("one was just put there"))
+    }
+
+    /// Forgets the last point, which will be measured again: of the next one it is said what came of this.
+    pub fn once_more(&mut self, came: &str) {
+        let Some(last) = self.points.pop() else { return };
+        self.remarks.extend(last.measurement.warnings);
+        self.remarks.push(format!("measured once more: {came}"));
     }
 
     /// Prints the table or the document, with what was judged of the points, and gives the exit status.

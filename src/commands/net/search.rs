@@ -189,10 +189,15 @@ pub fn datagrams(args: &UdpArgs, allowed: f64, flags: &Flags) -> anyhow::Result<
     udp_job(&at(bounds.least))?;
     let mut measuring = Measuring::begin(&args.common, "udp")?;
     let found = search::highest(bounds, |rate| {
-        let values = at(rate);
-        let swept = ("rate", Value::Rate(BitsPerSecond(rate)));
-        let point = counted(&mut measuring, &values, swept, udp_job(&values))?;
-        probe(point, allowed).ok_or(Ended::Point)
+        search::confirmed(|before| {
+            if let Some(before) = before {
+                measuring.once_more(before.in_words());
+            }
+            let values = at(rate);
+            let swept = ("rate", Value::Rate(BitsPerSecond(rate)));
+            let point = counted(&mut measuring, &values, swept, udp_job(&values))?;
+            probe(point, allowed).ok_or(Ended::Point)
+        })
     });
     finish(measuring, found.map(|found| judged_rate(allowed, found)))
 }

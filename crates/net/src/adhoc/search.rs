@@ -92,6 +92,40 @@ pub enum Probe {
     NotOffered,
 }
 
+impl Probe {
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Probe::Carried => "all was carried",
+            Probe::Lost => "more was lost than is allowed",
+            Probe::NotOffered => "this end could not send as much",
+        }
+    }
+}
+
+/// Attempts at a value before an end is taken to be too slow for it, and before a path is taken to lose too much: a machine
+/// that was elsewhere for a few milliseconds says nothing of either.
+const OFFERS: u32 = 3;
+const LOSSES: u32 = 2;
+
+/// The answer to one value, asked again as long as it may be a hiccup of an end. `measure` is told what came of the attempt
+/// before.
+// Spec: net-protocol.md#search-7
+pub fn confirmed<E>(mut measure: impl FnMut(Option<Probe>) -> Result<Probe, E>) -> Result<Probe, E> {
+    let (mut unsent, mut lost, mut before) = (0, 0, None);
+    loop {
+        let probe = measure(before)?;
+        match probe {
+            Probe::Carried => return Ok(probe),
+            Probe::Lost => lost += 1,
+            Probe::NotOffered => unsent += 1,
+        }
+        if lost == LOSSES || unsent == OFFERS {
+            return Ok(probe);
+        }
+        before = Some(probe);
+    }
+}
+
 /// The highest value that was carried, and what came of the next above; `Carried` where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Highest {
@@ -201,6 +235,29 @@ mod tests {
         assert_eq!(to(0, Probe::Lost), Highest { value: None, above: Probe::Lost });
         let most = RATE_BITS_PER_SECOND.most;
         assert_eq!(to(u64::MAX, Probe::Lost), Highest { value: Some(most), above: Probe::Carried });
+    }
+
+    // Spec: net-protocol.md#search-7
+    #[test]
+    fn one_hiccup_is_no_answer() {
+        use Probe::{Carried, Lost, NotOffered};
+        let asked = |answers: &[Probe]| {
+            let mut left = answers.iter().copied();
+            let mut told = Vec::new();
+            let answer = confirmed(|before| {
+                told.extend(before);
+                left.next().ok_or("asked too often")
+            });
+            assert_eq!(left.len(), 0, "asked too seldom");
+            (answer, told.len())
+        };
+        assert_eq!(asked(&[Carried]), (Ok(Carried), 0));
+        assert_eq!(asked(&[NotOffered, Carried]), (Ok(Carried), 1));
+        assert_eq!(asked(&[Lost, Carried]), (Ok(Carried), 1));
+        assert_eq!(asked(&[Lost, Lost]), (Ok(Lost), 1));
+        assert_eq!(asked(&[NotOffered, Lost, NotOffered, Lost]), (Ok(Lost), 3));
+        assert_eq!(asked(&[NotOffered, NotOffered, NotOffered]), (Ok(NotOffered), 2));
+        assert_eq!(asked(&[Lost]), (Err("asked too often"), 1));
     }
 
     proptest! {
