@@ -343,6 +343,13 @@ pub fn unread_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(value.max(0) as u64)
 }
 
+/// Takes up to `limit` bytes off a TCP socket without copying them to the program (`MSG_TRUNC`, tcp(7)); 0 is the stream's end.
+pub fn discard(socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
+    // Safety: with MSG_TRUNC the kernel writes nothing on a TCP socket, so that no memory is needed.
+    let taken = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
+    if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as usize) }
+}
+
 /// What one call sends from now on leaves as datagrams of so many bytes each (`UDP_SEGMENT`, Linux 4.18); 0 ends that.
 pub fn set_datagram_segment(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     const UDP_SEGMENT: libc::c_int = 103;

@@ -143,6 +143,9 @@ struct StreamArgs {
     /// What the receiving program of each flow reads a second (a slow reader)
     #[arg(long, value_name = "RATE[,…]", value_delimiter = ',')]
     read_rate: Vec<String>,
+    /// What receivers do with the payload; discard lets the kernel free it uncopied [default: copy]
+    #[arg(long, value_name = "copy|discard[,…]", value_delimiter = ',')]
+    receive: Vec<String>,
     /// Find the smallest number of streams, or window of one, that fills the path
     #[arg(long, value_name = "streams|window")]
     search: Option<Sought>,
@@ -403,6 +406,7 @@ fn stream(args: &StreamArgs) -> anyhow::Result<i32> {
     flags.tcp("pacing", Kind::Rate, &args.pacing)?;
     flags.add("source_rate", Kind::Rate, &args.source_rate)?;
     flags.add("read_rate", Kind::Rate, &args.read_rate)?;
+    flags.add("receive", Kind::Choice(&["copy", "discard"]), &args.receive)?;
     match args.search {
         Some(sought) => search::streams(args, sought, ratio("target", &args.target)?, &flags),
         None => measure::sweep(&args.common, "stream", &flags, stream_job),

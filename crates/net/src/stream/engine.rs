@@ -164,6 +164,7 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
                 let mut receiver =
                     Receiver::new(spec.entity, stream, &schedule, reader, capacity, interval_ns);
                 receiver.hold_window(plan.tcp.window);
+                receiver.discard_payload(plan.discard);
                 Half::Receive(Box::new(receiver))
             }
         })

@@ -117,6 +117,9 @@ pub fn assemble(
             }),
         );
     }
+    if load.plan.discard && !body.received.is_empty() {
+        outcome.granted.insert("receive".to_owned(), "discarded in the kernel".into());
+    }
     outcome.body = serde_json::to_value(body).expect("names and numbers are JSON");
     outcome
 }

@@ -32,6 +32,12 @@ pub static PARAMS: &[Param] = &[
         "Payload that each flow's receiving program reads a second, a block at each tick of its own clock (a slow reader); all that comes unless given.",
     )
     .range(PROGRAM_RATE_MIN as f64, 1e14),
+    Param::new(
+        "receive",
+        Kind::Choice(&["copy", "discard"]),
+        "What the receiving end does with what comes: copy takes it as any program would; discard lets the kernel count and free it (`MSG_TRUNC`), which leaves out the receiver's copy.",
+    )
+    .default("copy"),
 ];
 
 /// Slowest program, bit/s.
@@ -97,6 +103,9 @@ pub struct StreamPlan {
     /// Bits a second of each flow's receiving program.
     #[serde(default)]
     pub read_bits_per_second: Option<u64>,
+    /// Receivers let the kernel throw the payload away.
+    #[serde(default)]
+    pub discard: bool,
     pub tcp: TcpOptions,
 }
 
@@ -130,6 +139,7 @@ impl StreamPlan {
             interval: values.duration("interval").unwrap_or(INTERVAL_DEFAULT),
             source_bits_per_second: values.rate("source_rate").map(|rate| rate.0),
             read_bits_per_second: values.rate("read_rate").map(|rate| rate.0),
+            discard: values.text("receive").as_deref() == Some("discard"),
             tcp: TcpOptions::from_values(values),
         };
         plan.check()?;

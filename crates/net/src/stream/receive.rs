@@ -45,6 +45,8 @@ pub struct Receiver {
     /// The reader's own clock, where it has one; not heeded once the load has ended, so that the drain is short.
     pub reader: Option<Pace>,
     released: bool,
+    /// The kernel counts and frees what comes; nothing is copied.
+    discard: bool,
     pub unread: Unread,
     /// Cap on the window, where one was asked for.
     window: Option<u64>,
@@ -96,6 +98,7 @@ impl Receiver {
             gap_max_ns: 0,
             reader,
             released: false,
+            discard: false,
             unread: Unread { next_ns: schedule.warm_ns, ..Unread::default() },
             window: None,
             window_looks: 256,
@@ -112,6 +115,11 @@ impl Receiver {
     /// it learns of larger segments, so it is set again as long as that may happen.
     pub fn hold_window(&mut self, window: Option<u64>) {
         self.window = window;
+    }
+
+    /// Lets the kernel throw the payload away instead of copying it.
+    pub fn discard_payload(&mut self, discard: bool) {
+        self.discard = discard;
     }
 
     fn enforce_window(&mut self, due: bool) {
@@ -137,7 +145,12 @@ impl Receiver {
             let wanted = allowance.min(block.len());
             block = &mut block[..wanted];
         }
-        match self.stream.read(block) {
+        let received = if self.discard {
+            socket::discard(self.stream.as_fd(), block.len())
+        } else {
+            self.stream.read(block)
+        };
+        match received {
             Ok(0) => {
                 self.on_end(schedule, now());
                 Turn::Done

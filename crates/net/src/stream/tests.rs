@@ -102,6 +102,20 @@ fn a_flow_bounded_by_bytes_delivers_exactly_these() {
     }
 }
 
+// Spec: net-protocol.md#stream-10
+#[test]
+fn discarded_payload_is_counted_like_any_other() {
+    let values = values(&[
+        ("bytes", Value::Size(Bytes(3_000_001))),
+        ("direction", Value::Text("both".to_owned())),
+        ("receive", Value::Text("discard".to_owned())),
+    ]);
+    let (outcomes, derived) = run(&values, &[("a", "b")]);
+    assert_eq!(received(&outcomes).iter().map(|flow| flow.1).collect::<Vec<_>>(), [3_000_001; 2]);
+    assert_eq!(derived.invalid, None);
+    assert!(outcomes.iter().all(|outcome| outcome.granted["receive"] == "discarded in the kernel"));
+}
+
 // Spec: net-protocol.md#stream-2
 #[test]
 fn what_is_sent_in_a_given_time_is_all_received() {
