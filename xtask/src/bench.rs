@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: weir beside its peers, interleaved, with intervals. `bench/README.md` says how to read it.
 
+mod bare;
 mod fabric;
 mod groups;
 mod place;
@@ -9,6 +10,9 @@ pub mod record;
 mod spread;
 pub mod statistics;
 mod tools;
+mod workloads;
+
+pub use bare::run as bare_loop;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +30,8 @@ pub struct Settings {
     pub iperf3: PathBuf,
     /// The emulator to compare with.
     pub rattan: PathBuf,
+    /// The folder of neper's programs, which no distribution packages; `None` where it is absent.
+    pub neper: Option<PathBuf>,
     /// For what the programs print.
     pub scratch: PathBuf,
 }
@@ -43,6 +49,11 @@ impl Settings {
             weir: target.join("release/weir"),
             iperf3: workspace.join("target/peers/iperf3"),
             rattan: workspace.join("target/peers/bin/rattan"),
+            neper: Some(
+                std::env::var_os("WEIR_NEPER")
+                    .map_or_else(|| workspace.join("target/peers/neper"), PathBuf::from),
+            )
+            .filter(|folder| folder.join("tcp_crr").is_file()),
             scratch: target.join("bench"),
         }
     }
@@ -53,7 +64,11 @@ impl Settings {
 
     /// Shown instead of absolute paths in what is recorded.
     pub fn shown(&self, text: &str) -> String {
-        text.replace(&*self.weir.to_string_lossy(), "weir")
+        let own = std::env::current_exe().unwrap_or_default();
+        let neper = self.neper.as_ref().map(|folder| format!("{}/", folder.display())).unwrap_or_default();
+        let text = if neper.is_empty() { text.to_owned() } else { text.replace(&neper, "") };
+        text.replace(&*own.to_string_lossy(), "xtask")
+            .replace(&*self.weir.to_string_lossy(), "weir")
             .replace(&*self.iperf3.to_string_lossy(), "iperf3")
             .replace(&*self.rattan.to_string_lossy(), "rattan")
             .replace(&*format!("{}/", self.workspace.display()), "")

@@ -25,6 +25,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.first().map(String::as_str) {
         Some("tidy") if arguments.len() == 1 => tidy::run(&workspace()),
         Some("bench") => bench::run(&workspace(), &arguments[1..]),
+        // One end of a comparison, started by `bench`.
+        Some("bare-loop") => bench::bare_loop(&arguments[1..]).map(|()| true),
         Some("accuracy") => accuracy::run(&workspace(), &arguments[1..]),
         _ => Err(USAGE.to_owned()),
     };

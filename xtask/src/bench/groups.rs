@@ -6,7 +6,7 @@ use super::process::{self, Line};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools::{BLOCK, LARGE_BLOCK};
-use super::{fabric, rattan, spread, tools};
+use super::{fabric, rattan, spread, tools, workloads};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,26 @@ pub static GROUPS: &[Group] = &[
         name: "latency",
         about: "`weir net latency` against sockperf ping-pong, TCP, 64 B, both ends on one CPU",
         run: latency,
+    },
+    Group {
+        name: "streams",
+        about: "`weir net stream` against neper on loopback, 1 to 1,000 flows, and with the payload discarded",
+        run: workloads::streams,
+    },
+    Group {
+        name: "connect",
+        about: "`weir net connect` against neper's tcp_crr, both ends on one CPU",
+        run: workloads::connect,
+    },
+    Group {
+        name: "udp",
+        about: "Datagrams received a second: `weir net udp` against iperf3 and sockperf",
+        run: workloads::udp,
+    },
+    Group {
+        name: "burst",
+        about: "A burst of 1 B against a bare loop of send and receive, both ends on one CPU",
+        run: workloads::burst,
     },
     Group {
         name: "fabric",
@@ -121,7 +141,7 @@ fn streams(settings: &Settings, open: impl Fn() -> Result<Place, String>) -> Res
                 arms[arm].push(result.map_err(|problem| format!("round {round}, {flows} flows: {problem}"))?);
             }
         }
-        let plural = if flows == 1 { "flow" } else { "flows" };
+        let plural = tools::flows(flows);
         type Figure = fn(&Stream) -> f64;
         let figures: [(&str, Figure, Bound); 2] = [
             ("goodput", |stream| stream.goodput_bits_per_second, Bound::AtLeast(0.97)),
@@ -131,13 +151,13 @@ fn streams(settings: &Settings, open: impl Fn() -> Result<Place, String>) -> Res
             let [peer, ours, again] =
                 [0, 1, 2].map(|arm: usize| arms[arm].iter().map(figure).collect::<Vec<f64>>());
             outcome.rows.push(ratio(
-                format!("{name}, {flows} {plural}, weir / iperf3"),
+                format!("{name}, {plural}, weir / iperf3"),
                 bound,
                 ("weir", &ours),
                 ("iperf3", &peer),
             ));
             outcome.rows.push(ratio(
-                format!("{name}, {flows} {plural}, iperf3 again / iperf3"),
+                format!("{name}, {plural}, iperf3 again / iperf3"),
                 Bound::None,
                 ("iperf3 again", &again),
                 ("iperf3", &peer),

@@ -80,8 +80,17 @@ impl Running {
 
     /// Asks the program, not the shell around it, to end, and waits for it.
     pub fn stop(self, limit: Duration) -> Result<Finished, String> {
+        self.end("TERM", limit)
+    }
+
+    /// Likewise for a program that tells its figures when it is interrupted.
+    pub fn interrupt(self, limit: Duration) -> Result<Finished, String> {
+        self.end("INT", limit)
+    }
+
+    fn end(self, name: &str, limit: Duration) -> Result<Finished, String> {
         for pid in leaves(self.shell.id()) {
-            signal("TERM", pid);
+            signal(name, pid);
         }
         self.wait(limit, false)
     }

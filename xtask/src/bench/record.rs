@@ -109,6 +109,10 @@ pub fn environment(settings: &Settings) -> Value {
         "iperf3": first(&settings.iperf3.to_string_lossy(), &["--version"]),
         "sockperf": first("sockperf", &["--version"]),
         "rattan": first(&settings.rattan.to_string_lossy(), &["--version"]),
+        "neper": settings.neper.as_ref().map_or_else(
+            || "absent".to_owned(),
+            |folder| first(&folder.join("tcp_crr").to_string_lossy(), &["--version"]),
+        ),
         "started": first("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
     })
 }

@@ -125,6 +125,164 @@ pub fn weir_latency(settings: &Settings, port: u16, count: u64) -> Line {
     ])
 }
 
+fn whole_seconds(settings: &Settings) -> String {
+    settings.duration.as_secs().max(1).to_string()
+}
+
+/// Closed by reset, as neper does: neither end keeps ports in TIME-WAIT.
+pub fn weir_connect(settings: &Settings, port: u16, flows: usize) -> Line {
+    let (peer, duration) = (format!("127.0.0.1:{port}"), format!("{}s", whole_seconds(settings)));
+    let program = settings.weir.to_string_lossy();
+    line(&[
+        &program,
+        "net",
+        "connect",
+        &peer,
+        "--streams",
+        &flows.to_string(),
+        "--duration",
+        &duration,
+        "--warm-up",
+        "0s",
+        "--close",
+        "reset",
+        "--json",
+    ])
+}
+
+pub fn weir_udp(settings: &Settings, port: u16, size: u32, packet_rate: &str) -> Line {
+    let (peer, duration) = (format!("127.0.0.1:{port}"), format!("{}s", whole_seconds(settings)));
+    let (program, size) = (settings.weir.to_string_lossy(), format!("{size}B"));
+    line(&[
+        &program,
+        "net",
+        "udp",
+        &peer,
+        "--packet-rate",
+        packet_rate,
+        "--size",
+        &size,
+        "--duration",
+        &duration,
+        "--warm-up",
+        "0s",
+        "--json",
+    ])
+}
+
+pub fn weir_burst(settings: &Settings, port: u16, count: u32) -> Line {
+    let (peer, count) = (format!("127.0.0.1:{port}"), count.to_string());
+    let program = settings.weir.to_string_lossy();
+    line(&[
+        &program,
+        "net",
+        "burst",
+        &peer,
+        "--sizes",
+        "1B",
+        "--repetitions",
+        &count,
+        "--warm-up-count",
+        "1000",
+        "--reply",
+        "ack",
+        "--json",
+    ])
+}
+
+pub fn iperf3_udp(settings: &Settings, port: u16, size: u32) -> Line {
+    let (program, port, size) = (settings.iperf3.to_string_lossy(), port.to_string(), size.to_string());
+    let duration = whole_seconds(settings);
+    line(&[&program, "-c", "127.0.0.1", "-p", &port, "-u", "-b", "0", "-l", &size, "-t", &duration, "-J"])
+}
+
+pub fn sockperf_serve_udp(port: u16) -> Line {
+    line(&["sockperf", "server", "-i", "127.0.0.1", "-p", &port.to_string()])
+}
+
+pub fn sockperf_udp(settings: &Settings, port: u16, size: u32) -> Line {
+    let (port, size, duration) = (port.to_string(), size.to_string(), whole_seconds(settings));
+    line(&[
+        "sockperf",
+        "throughput",
+        "-i",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-m",
+        &size,
+        "-t",
+        &duration,
+        "--mps=max",
+    ])
+}
+
+/// Both of its ports are its own: the one that is waited for is of its control connection.
+const NEPER_DATA_PORTS: u16 = 4000;
+
+/// Its server where there is no `host`.
+pub fn neper(
+    settings: &Settings,
+    program: &str,
+    host: Option<&str>,
+    port: u16,
+    flows: usize,
+    threads: usize,
+    more: &[&str],
+) -> Line {
+    let folder = settings.neper.as_deref().unwrap_or_else(|| std::path::Path::new(""));
+    let program = folder.join(program).to_string_lossy().into_owned();
+    let (control, data) = (port.to_string(), (port + NEPER_DATA_PORTS).to_string());
+    let (flows, threads) = (flows.to_string(), threads.to_string());
+    let mut words = line(&[
+        &program,
+        "-T",
+        &threads,
+        "-F",
+        &flows,
+        "-l",
+        &whole_seconds(settings),
+        "-C",
+        &control,
+        "-P",
+        &data,
+        "--nolog",
+        "--congestion-control",
+        CONGESTION,
+    ]);
+    words.extend(line(more));
+    if let Some(host) = host {
+        words.extend(line(&["-c", "-H", host]));
+    }
+    words
+}
+
+/// A line `NAME=VALUE` of what neper prints.
+pub fn neper_number(stdout: &str, name: &str) -> Result<f64, String> {
+    let value = stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let value = value.and_then(|text| text.trim().parse().ok()).filter(|value: &f64| *value > 0.0);
+    value.ok_or_else(|| format!("neper printed no {name}: {stdout}"))
+}
+
+/// Datagrams that came, a second.
+pub fn iperf3_datagrams(stdout: &str) -> Result<f64, String> {
+    let document = json("iperf3", stdout)?;
+    let of = |name: &str| positive("iperf3", &document, &format!("/end/sum_received/{name}"));
+    let lost = document.pointer("/end/sum_received/lost_packets").and_then(Value::as_f64).unwrap_or_default();
+    Ok((of("packets")? - lost) / of("seconds")?)
+}
+
+/// Datagrams that came: `Total 123456 messages received and handled`.
+pub fn sockperf_received(stdout: &str) -> Result<f64, String> {
+    let line = stdout.lines().find(|line| line.contains("messages received and handled"));
+    let count = line.and_then(|line| line.split("Total ").nth(1)?.split(' ').next()?.parse::<f64>().ok());
+    count.ok_or_else(|| format!("sockperf's server did not say what it received: {stdout}"))
+}
+
+pub fn flows(count: usize) -> String {
+    if count == 1 { "1 flow".to_owned() } else { format!("{count} flows") }
+}
+
 /// Receiver's payload in bit/s.
 pub fn iperf3_goodput(stdout: &str) -> Result<f64, String> {
     let document = json("iperf3", stdout)?;
