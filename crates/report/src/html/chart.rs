@@ -1,6 +1,7 @@
 //! Axes with round numbers, and the frame every plot shares.
 
 use crate::escape::{Html, T, put};
+use weir_core::units::human;
 
 /// Largest magnitude that is drawn; beyond it differences of two values overflow.
 const DRAWN_MAX: f64 = 1e200;
@@ -48,6 +49,20 @@ impl Axis {
             ticks,
             unit: name,
         })
+    }
+
+    /// Decades that cover `low..=high`, both above zero; places on it are decimal logarithms.
+    pub fn decades(low: f64, high: f64, unit: &str) -> Option<Axis> {
+        if !(low > 0.0 && high.is_finite() && high < DRAWN_MAX) {
+            return None;
+        }
+        let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        let last = last.max(first + 1);
+        // Where there are many, every second or third has a number.
+        let step = ((last - first) / 9 + 1) as usize;
+        let text = |decade: i32| human(10_f64.powi(decade), unit);
+        let ticks = (first..=last).step_by(step).map(|decade| (f64::from(decade), text(decade))).collect();
+        Some(Axis { low: f64::from(first), high: f64::from(last), ticks, unit: String::new() })
     }
 
     /// From 0 to a little above `high`, with ticks on round numbers inside.

@@ -230,12 +230,12 @@ pub(super) fn table(fits: &[Drawn<'_>]) -> Html {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::{Folder, html, json, sample};
     use weir_core::record::{FitKind, FitPoint, Summary};
 
     /// The page of the sample that sweeps over streams, its summary changed.
-    fn page(change: impl FnOnce(&mut Summary)) -> String {
+    pub(in crate::html) fn page(change: impl FnOnce(&mut Summary)) -> String {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path().join("run");
         let mut summary = sample::failing_summary();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     /// The first figure of the section on scaling.
-    fn scaling(page: &str) -> &str {
+    pub(in crate::html) fn scaling(page: &str) -> &str {
         let from = page.find("<h2>Scaling</h2>").expect("a section on scaling");
         let end = page[from..].find("</figure>").expect("a figure");
         &page[from..from + end]

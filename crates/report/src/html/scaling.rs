@@ -77,7 +77,11 @@ fn swept(points: &[&PointSummary]) -> Vec<String> {
     names.into_iter().filter(takes_several).cloned().collect()
 }
 
-/// What is judged, and the sum over all flows, which every reader asks for.
+/// What every reader asks for, judged or not.
+const ASKED_FOR: &[&str] =
+    &["stream.total_goodput_bits_per_second", "burst.completion_seconds", "udp.loss_ratio"];
+
+/// What is judged, and what every reader asks for.
 fn metrics<'a>(points: &[&'a PointSummary], judged: &BTreeSet<&str>) -> Vec<&'a str> {
     let all: BTreeSet<&str> =
         points.iter().flat_map(|point| point.metrics.keys().map(String::as_str)).collect();
@@ -85,7 +89,7 @@ fn metrics<'a>(points: &[&'a PointSummary], judged: &BTreeSet<&str>) -> Vec<&'a 
         let judged = judged
             .iter()
             .any(|it| *it == *name || it.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.')));
-        judged || name.contains("total_goodput")
+        judged || ASKED_FOR.contains(name)
     };
     all.into_iter().filter(wanted).collect()
 }
@@ -99,14 +103,12 @@ fn figure<'a>(
 ) -> Option<Html> {
     // One curve for each combination of everything but the swept parameter.
     let mut curves: BTreeMap<String, Vec<Mark<'_>>> = BTreeMap::new();
-    let mut x_unit = "1";
     for point in points {
         let (Some(measured), Some(value)) = (point.metrics.get(metric), point.parameters.get(parameter))
         else {
             continue;
         };
-        let Some((x, unit)) = parameter_number(value) else { continue };
-        x_unit = unit;
+        let Some((x, _)) = parameter_number(value) else { continue };
         let mut others: Vec<String> = point.case.iter().cloned().collect();
         let rest = point.parameters.iter().filter(|(name, _)| *name != parameter);
         others.extend(rest.map(|(name, value)| format!("{name}={}", parameter_text(value))));
@@ -162,13 +164,23 @@ fn figure<'a>(
         return None;
     }
     let x = Axis { low: at(least) - pad, high: at(most) + pad, ticks, unit: String::new() };
-    let y = Axis::linear(low, high, &unit, 5, true)?;
+    // Times of bursts from a byte to gigabytes are decades apart, and on a linear axis all but the longest would be nought.
+    let means = || all.iter().map(|mark| mark.metric.mean);
+    let lowest = means().fold(f64::INFINITY, f64::min);
+    let decades = lowest > 0.0 && means().fold(0.0, f64::max) / lowest >= 100.0 && fits.is_empty();
+    // What an interval has below the lowest decade ends at it.
+    let floor = 10_f64.powf(lowest.log10().floor());
+    let height = |value: f64| if decades { value.max(floor).log10() } else { value };
+    let y =
+        if decades { Axis::decades(lowest, high, &unit)? } else { Axis::linear(low, high, &unit, 5, true)? };
     let frame = Frame::new(940.0, 270.0, x, y);
     let mut svg = frame.begin(&format!("{metric} against {parameter}, {step}"), parameter, metric);
     put!(&mut svg, fit::lines(&frame, &fits));
     for (index, marks) in curves.values().take(CURVES_MAX).enumerate() {
-        let ceilings: Vec<(f64, f64)> =
-            marks.iter().filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(mark.ceiling?)))).collect();
+        let ceilings: Vec<(f64, f64)> = marks
+            .iter()
+            .filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(height(mark.ceiling?)))))
+            .collect();
         if index == 0 && ceilings.len() >= 2 {
             let (x, y) = ceilings[ceilings.len() - 1];
             put!(&mut svg, "<path class=ceiling d=\"", path(ceilings), "\"/>");
@@ -179,14 +191,14 @@ fn figure<'a>(
             "<path class=\"curve ",
             hue(index),
             "\" d=\"",
-            path(marks.iter().map(|mark| (frame.px(at(mark.x)), frame.py(mark.metric.mean)))),
+            path(marks.iter().map(|mark| (frame.px(at(mark.x)), frame.py(height(mark.metric.mean))))),
             "\"/>"
         );
-        put!(&mut svg, elsewhere(&frame, marks, at, index));
+        put!(&mut svg, elsewhere(&frame, marks, (at, height), index));
         for mark in marks {
             let x = frame.px(at(mark.x));
             if let Some([low, high]) = spread(mark) {
-                let (low, high) = (frame.py(low), frame.py(high));
+                let (low, high) = (frame.py(height(low)), frame.py(height(high)));
                 put!(
                     &mut svg,
                     "<path class=\"curve ",
@@ -215,7 +227,7 @@ fn figure<'a>(
                 "\" fill=\"var(--paper)\" cx=",
                 x,
                 " cy=",
-                frame.py(mark.metric.mean),
+                frame.py(height(mark.metric.mean)),
                 " r=3.5 />"
             );
         }
@@ -247,9 +259,13 @@ fn figure<'a>(
         "</b>; bars: 95 % "
     );
     put!(&mut out, "interval over trials, or their range below five trials.");
-    if x_unit != "1" || logarithmic {
-        put!(&mut out, if logarithmic { " Horizontal axis logarithmic." } else { "" });
-    }
+    let axes = match (logarithmic, decades) {
+        (true, true) => " Both axes logarithmic.",
+        (true, false) => " Horizontal axis logarithmic.",
+        (false, true) => " Vertical axis logarithmic.",
+        (false, false) => "",
+    };
+    put!(&mut out, axes);
     let statistics: BTreeSet<&str> = all.iter().filter_map(|mark| Some(mark.published?.0)).collect();
     if !statistics.is_empty() {
         let named = statistics.into_iter().collect::<Vec<_>>().join(", ");
@@ -264,10 +280,17 @@ fn figure<'a>(
 }
 
 /// Published figures as open diamonds, joined where neighbours have one too.
-fn elsewhere(frame: &Frame, marks: &[Mark<'_>], at: impl Fn(f64) -> f64, index: usize) -> Html {
+fn elsewhere(
+    frame: &Frame,
+    marks: &[Mark<'_>],
+    (at, height): (impl Fn(f64) -> f64, impl Fn(f64) -> f64),
+    index: usize,
+) -> Html {
     let mut out = Html::new();
-    let places: Vec<(f64, f64)> =
-        marks.iter().filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(mark.published?.1)))).collect();
+    let places: Vec<(f64, f64)> = marks
+        .iter()
+        .filter_map(|mark| Some((frame.px(at(mark.x)), frame.py(height(mark.published?.1)))))
+        .collect();
     if places.len() >= 2 {
         put!(
             &mut out,
@@ -339,4 +362,30 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str, 
     }
     put!(&mut out, fits, "</details>");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::html::fit::tests::{page, scaling};
+
+    #[test]
+    fn values_that_are_decades_apart_stand_on_a_logarithmic_axis() {
+        let near = page(|_| ());
+        assert!(!scaling(&near).contains("logarithmic"), "{}", scaling(&near));
+        let far = page(|summary| {
+            summary.criteria.iter_mut().for_each(|criterion| criterion.fits.clear());
+            for (point, mean) in summary.points.iter_mut().zip([2e3, 3e6, 4e9].into_iter().cycle()) {
+                for metric in point.metrics.values_mut() {
+                    (metric.mean, metric.ci95, metric.range) = (mean, None, Some([0.0, mean]));
+                }
+            }
+        });
+        let figure = scaling(&far);
+        assert!(figure.contains("ertical axis logarithmic") || figure.contains("Both axes"), "{figure}");
+        // A line each decade.
+        for text in ["1 kbit/s", "1 Mbit/s", "10 Gbit/s"] {
+            assert!(figure.contains(text), "{text}: {figure}");
+        }
+        assert!(!figure.contains("NaN") && !figure.contains("inf"), "{figure}");
+    }
 }
