@@ -7,7 +7,7 @@ mod why;
 
 pub use summary::{summarise_rows, summarise_run};
 
-use crate::metric::{Metric, Scope};
+use crate::metric::Metric;
 use crate::record::{CriterionResult, Factor, FitResult, Observed, Row, TrialRecord, Verdict};
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
@@ -264,7 +264,7 @@ impl Judge<'_> {
     /// Whose values to judge: `None` for the point's as a whole.
     fn entities(&self, metric: &Metric, valid: &[&TrialRecord]) -> Vec<Option<String>> {
         let rows = valid.iter().flat_map(|trial| &trial.rows).filter(|row| row.metric == metric.name);
-        if !matches!(metric.scope, Scope::Port | Scope::Host) {
+        if !metric.scope.has_entities() {
             return if rows.count() == 0 { Vec::new() } else { vec![None] };
         }
         let glob = self.criterion.on.as_deref().and_then(|on| Glob::parse(on).ok());

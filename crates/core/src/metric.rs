@@ -25,6 +25,15 @@ pub enum Scope {
     Port,
     /// One value a host and trial.
     Host,
+    /// One value a named part of the load and trial, such as a congestion control.
+    Part,
+}
+
+impl Scope {
+    /// Whether values are kept apart by whose they are, as `metric@entity`; the others are of the whole point.
+    pub fn has_entities(self) -> bool {
+        matches!(self, Scope::Port | Scope::Host | Scope::Part)
+    }
 }
 
 /// A metric's definition; travels with the results in `metrics.json`.

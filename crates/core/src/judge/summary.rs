@@ -1,7 +1,7 @@
 //! The points of a run and their metrics, as the summary document lists them.
 
 use super::{Evidence, observations};
-use crate::metric::{Metric, Scope};
+use crate::metric::Metric;
 use crate::record::{Factor, LimitingFactor, MetricSummary, PointSummary, Row, TrialRecord};
 use crate::scenario::plan::Plan;
 use crate::seed;
@@ -36,13 +36,13 @@ pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -
     points
 }
 
-/// The statistics of each metric over trials, `[trial][row]`. Values of flows are pooled; values of links and hosts are
-/// kept apart as `metric@entity`. Rows of metrics that are not defined are left out. `seed` is of the intervals.
+/// The statistics of each metric over trials, `[trial][row]`. Values of flows are pooled; values of links, hosts and
+/// parts of a load are kept apart as `metric@entity`. Rows of metrics that are not defined are left out. `seed` is of the intervals.
 pub fn summarise_rows(trials: &[&[Row]], metrics: &[Metric], seed: u64) -> BTreeMap<String, MetricSummary> {
     let mut names: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
     for row in trials.iter().flat_map(|rows| rows.iter()) {
         let Some(metric) = metrics.iter().find(|metric| metric.name == row.metric) else { continue };
-        let entity = matches!(metric.scope, Scope::Port | Scope::Host).then_some(row.entity.as_str());
+        let entity = metric.scope.has_entities().then_some(row.entity.as_str());
         names.insert((metric.name, entity));
     }
     let mut summaries = BTreeMap::new();

@@ -341,7 +341,8 @@ fn read_on(scene: &Scene<'_>, reader: &Reader<'_>, metric: &Metric) -> Option<St
     let problems = reader.problems();
     if !select::has_entities(metric) {
         if reader.has("on") {
-            let message = format!("`on`: {} is not counted for each link or host", metric.name);
+            let message =
+                format!("`on`: {} is not counted for each link, host or part of a load", metric.name);
             problems.add(reader.place_of("on"), message);
         }
         return None;
@@ -370,6 +371,8 @@ fn read_on(scene: &Scene<'_>, reader: &Reader<'_>, metric: &Metric) -> Option<St
     let pattern = on_pattern(&on, metric.scope);
     match Glob::parse(&pattern) {
         Err(problem) => problems.add(reader.place_of("on"), problem),
+        // What a load's parts are called is its workload's to know.
+        Ok(_) if metric.scope == Scope::Part => return Some(pattern),
         Ok(glob) if !names.iter().any(|name| glob.matches(name)) => {
             let message = format!("`on` {:?} is nothing of this lab", shortened(&on));
             problems.add_helped(

@@ -1,7 +1,7 @@
 //! Which points a criterion speaks of, and which point another is compared with.
 
 use super::plan::{Condition, Configuration, Criterion, Fit, Plan, Reference, Select, Step};
-use crate::metric::{Metric, Scope};
+use crate::metric::Metric;
 use crate::param::Value;
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ impl Plan {
     }
 }
 
-/// Metrics of links and hosts are told apart by `on`; the others are of the whole point.
+/// Metrics of links, hosts and parts of a load are told apart by `on`; the others are of the whole point.
 pub fn has_entities(metric: &Metric) -> bool {
-    matches!(metric.scope, Scope::Port | Scope::Host)
+    metric.scope.has_entities()
 }
