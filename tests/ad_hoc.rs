@@ -429,3 +429,42 @@ fn a_slow_reader_is_as_slow_as_it_says_and_contradictions_are_errors_in_words() 
         assert!(ran.stderr.contains(word), "{}", ran.stderr);
     }
 }
+
+// Spec: evidence.md#window-1
+// Spec: net-protocol.md#ramp-2
+#[test]
+fn a_stream_over_an_unknown_path_says_what_was_in_flight_and_which_limit_it_met() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-audit", &lab::over("rate = \"100Mbit/s\"\nrtt = \"20ms\""));
+    let brief = ["stream", "--duration", "1500ms", "--warm-up", "500ms"];
+    let held = between_hosts(&lab, &[&brief[..], &["--window", "64KiB"]].concat());
+    let factor = &held["points"][0]["limiting_factor"];
+    assert_eq!(factor["name"], "receive-window", "{held:#}");
+    let said = factor["evidence"].to_string();
+    for words in [
+        " was in flight, over a shortest round trip of 20",
+        "(tcp.window)",
+        "what held the flows was the receiver's window",
+        "tcp.window = 65.54 kB is too small: leave it out, or ask for more",
+    ] {
+        assert!(said.contains(words), "{words:?} is not in {said}");
+    }
+    let more = ["--streams", "2", "--ramp", "500ms", "--congestion", "reno+cubic", "--pacing", "10Mbit/s"];
+    let ramped = between_hosts(&lab, &[&brief[..], &more].concat());
+    let metrics = &ramped["points"][0]["metrics"];
+    for part in ["ramp_goodput_bits_per_second@streams.2", "congestion_goodput_bits_per_second@reno"] {
+        assert!(metrics[format!("stream.{part}")]["mean"].as_f64().unwrap() > 5e6, "{metrics:#}");
+    }
+    for (more, word) in [
+        (&["--streams", "4", "--ramp", "500ms"][..], "the last of 4 streams starts after 1.5s"),
+        (&["--congestion", "reno+cubic"], "2 `streams` or more"),
+        (&["--streams", "2", "--congestion", "reno+"], "empty name"),
+    ] {
+        let refused = run(&[&["net"][..], &brief, more, &["127.0.0.1:1"]].concat());
+        assert_eq!(refused.status, 2, "{more:?}");
+        assert!(refused.stderr.contains(word), "{}", refused.stderr);
+    }
+    let refused = run(&["net", "latency", "127.0.0.1:1", "--congestion", "reno+cubic"]);
+    assert!(refused.status == 2 && refused.stderr.contains("is a mix"), "{}", refused.stderr);
+}

@@ -39,6 +39,45 @@ fn a_small_send_buffer_is_named_and_without_it_the_link_is() {
     assert_eq!(name, "link-rate", "{summary:#}");
 }
 
+// Spec: evidence.md#window-1, evidence.md#window-2
+#[test]
+fn a_long_fat_path_is_filled_by_the_modern_profile_and_the_audit_says_why_not_by_the_stock_one() {
+    need_lab();
+    let _turn = turn();
+    // 12.5 MB in flight, twice what kernels give without being told.
+    let link = "rate = \"1Gbit/s\"\nrtt = \"100ms\"\nqueue = { bytes = \"12MB\" }";
+    let step = stream_step("").replace("\"2500ms\"", "\"8s\"").replace("\"1s\"", "\"4s\"");
+    let under = |profile: &str| {
+        let text = scenario(link, &step)
+            .replace("hosts = 1\n", &format!("hosts = 1\ntcp_profile = \"{profile}\"\n"));
+        run_settled(&text, &[]).1
+    };
+    let of_ceiling = |summary: &Value| {
+        let metrics = &summary["points"][0]["metrics"];
+        metrics["stream.total_goodput_bits_per_second"]["mean"].as_f64().unwrap() / 941.5e6
+    };
+    let modern = under("modern");
+    assert!(of_ceiling(&modern) > 0.9, "{modern:#}");
+    let stock = under("stock");
+    assert!(of_ceiling(&stock) < 0.5, "{stock:#}");
+    let name = factor(&stock);
+    assert!(["receive-window", "send-buffer"].contains(&name.as_str()), "{stock:#}");
+    let said = evidence(&stock);
+    assert!(
+        said.contains("the path needs 11.") && said.contains("MB in flight (941.5 Mbit/s over 100"),
+        "{said}"
+    );
+    // 23.5 MB for 11.8 in flight; the settings' other values are this kernel's own.
+    let setting = if name == "send-buffer" { "tcp_wmem" } else { "tcp_rmem" };
+    assert!(
+        said.contains(&format!("s: sysctl -w net.ipv4.{setting}=")) && said.contains(" 33554432"),
+        "{said}"
+    );
+    // The same need is told where it is met, and nothing is to be changed.
+    let said = evidence(&modern);
+    assert!(said.contains("the path needs 11.") && !said.contains("sysctl"), "{said}");
+}
+
 // Spec: evidence.md#path-4
 #[test]
 fn a_queue_too_small_for_the_round_trip_is_named_and_a_larger_one_fills_the_link() {

@@ -158,8 +158,7 @@ fn trial_length(steps: &[Prospect<'_>]) -> Duration {
 
 /// Seconds between warm-up and planned end, of a step that has one.
 fn measured(step: &Step) -> Option<f64> {
-    let warm_up = step.values.duration("warm_up").unwrap_or_default();
-    Some(step.values.duration("duration")?.saturating_sub(warm_up).as_secs_f64())
+    Some(step.values.duration("duration")?.saturating_sub(step.steady_after()).as_secs_f64())
 }
 
 /// What trials of a configuration are too short for: fewer than four cycles of a fault that repeats (measuring rule 8), and

@@ -26,6 +26,8 @@ const REORDERED: &[&str] = &["reordered"];
 pub struct Measured<'a> {
     pub topology: &'a Topology,
     pub pairs: &'a [(usize, usize)],
+    /// What the links leave for the payload of all flows together.
+    pub ceiling_bits_per_second: Option<f64>,
     /// The whole step, drain included.
     pub whole: Window,
     pub steady: Window,
@@ -118,6 +120,7 @@ impl Measured<'_> {
         };
         Facts {
             transport: derived.transport,
+            ceiling_bits_per_second: self.ceiling_bits_per_second,
             generator: derived.generator,
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),

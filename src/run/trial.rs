@@ -10,11 +10,12 @@ use std::path::Path;
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
+use weir_core::Instant;
 use weir_core::evidence::limiting_factor;
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
+use weir_core::model::total_ceiling;
 use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
-use weir_core::{Instant, Values};
 use weir_lab::Lab;
 use weir_seams::sampler::{Sampler, SamplerTarget};
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
@@ -408,10 +409,9 @@ fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -
     })
 }
 
-/// The steady state of a step: after its warm-up and, where its duration is bounded, before its planned end.
-fn steady_window(values: &Values, estimate: Estimate, whole: Window) -> Window {
-    let warm_up = values.duration("warm_up").unwrap_or_default();
-    let start_ns = whole.start_ns + i64::try_from(warm_up.as_nanos()).unwrap_or(0);
+/// The steady state of a step: from `after` its start on and, where its duration is bounded, before its planned end.
+fn steady_window(after: Duration, estimate: Estimate, whole: Window) -> Window {
+    let start_ns = whole.start_ns + i64::try_from(after.as_nanos()).unwrap_or(0);
     let planned_end = whole.start_ns + i64::try_from(estimate.duration.as_nanos()).unwrap_or(i64::MAX / 2);
     let end_ns = if estimate.duration_bounded { planned_end.min(whole.end_ns) } else { whole.end_ns };
     Window { start_ns: start_ns.min(end_ns), end_ns }
@@ -456,8 +456,10 @@ fn record_step(
     let measured = Measured {
         topology: &input.configuration.topology,
         pairs: &step.pairs,
+        // Many flows take a while to share out; only those that try to fill the path need it.
+        ceiling_bits_per_second: derived.transport.and_then(|_| total_ceiling(input.configuration, step)),
         whole,
-        steady: steady_window(&step.values, job.estimate, whole),
+        steady: steady_window(step.steady_after(), job.estimate, whole),
         series,
         of_hosts: &of_hosts,
         faults: &of_step,

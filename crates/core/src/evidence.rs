@@ -9,11 +9,13 @@ mod fitness;
 mod path;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use crate::record::{Factor, LimitingFactor};
 use serde::{Deserialize, Serialize};
 
 pub use fitness::lateness_allowed_seconds;
+pub use window::{BufferFacts, WindowFacts};
 
 /// What TCP said of all senders' connections over the steady state, summed (times) or counted.
 /// From `TCP_INFO`; times in seconds of connection time.
@@ -71,6 +73,9 @@ pub struct TransportFacts {
     /// As that, of the busiest receiving data thread.
     #[serde(default)]
     pub receiver_thread_wait_ratio: f64,
+    /// For the window audit.
+    #[serde(default)]
+    pub window: WindowFacts,
 }
 
 /// How well the load's generators kept their own clocks, over the ticks that count (measuring rule 9). A generator's ticks are
@@ -154,6 +159,8 @@ pub struct StackFacts {
 pub struct Facts {
     /// `None` for workloads that do not try to fill the path.
     pub transport: Option<TransportFacts>,
+    /// What the links on the flows' way leave for the payload of all of them; `None` where no link has a rate, or nobody knows.
+    pub ceiling_bits_per_second: Option<f64>,
     pub ports: Vec<PortFacts>,
     pub stack: StackFacts,
     pub emulator: Option<EmulatorFacts>,
@@ -187,10 +194,12 @@ const CAUSES: [Rule; 11] = [
 /// Names the factor that bounded one step of one trial.
 // Spec: evidence.md#order-1
 pub fn limiting_factor(facts: &Facts) -> LimitingFactor {
-    fitness::emulator_limited(facts)
-        .or_else(|| fitness::generator_limited(facts))
-        .or_else(|| cause(facts))
-        .unwrap_or_else(|| path::unknown(facts))
+    if let Some(unfit) = fitness::emulator_limited(facts).or_else(|| fitness::generator_limited(facts)) {
+        return unfit;
+    }
+    let mut factor = cause(facts).unwrap_or_else(|| path::unknown(facts));
+    factor.evidence.extend(window::audit(facts, factor.name));
+    factor
 }
 
 fn cause(facts: &Facts) -> Option<LimitingFactor> {

@@ -397,13 +397,34 @@ pub fn associate(assignment: &Assignment) -> Result<Vec<Flow<Association>>, Work
 
 /// What the kernel granted to each flow's end, by `ENTITY.sender` and `ENTITY.receiver`.
 pub fn granted(flows: &[Flow], options: &TcpOptions) -> serde_json::Map<String, serde_json::Value> {
+    granted_each(flows, |_| options.clone())
+}
+
+/// Likewise, where flows were asked for with different options.
+pub fn granted_each(
+    flows: &[Flow],
+    options: impl Fn(&FlowSpec) -> TcpOptions,
+) -> serde_json::Map<String, serde_json::Value> {
     flows
         .iter()
         .map(|flow| {
             let end = if flow.spec.sends { "sender" } else { "receiver" };
-            (format!("{}.{end}", flow.spec.entity), options.granted(flow.stream.as_fd()).into())
+            let granted = options(&flow.spec).granted(flow.stream.as_fd());
+            (format!("{}.{end}", flow.spec.entity), granted.into())
         })
         .collect()
+}
+
+/// Refuses a mix of congestion controls where a step's flows do not take its names in turn.
+// Spec: net-protocol.md#mix-1
+pub fn one_congestion(options: &TcpOptions) -> Result<(), WorkloadError> {
+    if options.is_mixed() {
+        return Err(WorkloadError::stop(format!(
+            "`tcp.congestion` {:?} is a mix, which only a stream has; give one name",
+            options.congestion
+        )));
+    }
+    Ok(())
 }
 
 /// Flows of a step of `pair_count` pairs. Errors: more than the `most` that its workload allows.

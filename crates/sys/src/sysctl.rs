@@ -9,6 +9,11 @@ pub struct Sysctls {
     _made_here: (),
 }
 
+/// Reads a setting of the calling thread's namespace; surrounding white space is taken off.
+pub fn read(name: &str) -> io::Result<String> {
+    Ok(fs::read_to_string(Sysctls::path(name))?.trim().to_owned())
+}
+
 impl Sysctls {
     /// Errors: `PermissionDenied` when the calling thread is in its process's own namespace.
     pub fn of_this_thread() -> io::Result<Self> {
@@ -28,7 +33,7 @@ impl Sysctls {
 
     /// Reads `net.ipv4.tcp_rmem`; surrounding white space is taken off.
     pub fn read(&self, name: &str) -> io::Result<String> {
-        Ok(fs::read_to_string(Self::path(name))?.trim().to_owned())
+        read(name)
     }
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
         fs::write(Self::path(name), value)

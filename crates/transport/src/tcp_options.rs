@@ -13,12 +13,17 @@ use weir_sys::tcp_info::TcpInfo;
 pub const DEFAULT_CONGESTION: &str = "cubic";
 /// The least receive buffer that goes with a window: below it the kernel's own bookkeeping leaves too little room.
 const WINDOW_BUFFER_BYTES_MIN: u64 = 64 * 1024;
+/// Stands between the congestion controls of a mix, which the streams of a pair take in turn: `cubic+bbr`.
+const MIX: char = '+';
+/// Most congestion controls of a mix.
+pub const MIX_MAX: usize = 16;
 /// Most that TCP options take of a segment.
 const MSS_OPTION_BYTES_MAX: u64 = 40;
 
 /// What is asked of the kernel; `None` leaves it to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpOptions {
+    /// One name, or several in a mix.
     pub congestion: String,
     /// Caps what is in flight towards this socket: the window it advertises, in bytes.
     #[serde(default)]
@@ -55,6 +60,11 @@ impl Default for TcpOptions {
     }
 }
 
+/// Whether a text has only characters that names of congestion controls have.
+pub fn is_congestion_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
 /// An option the kernel refused; the text says what to do.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
@@ -83,8 +93,23 @@ impl TcpOptions {
         TcpOptions { nodelay, ..TcpOptions::from_values(values) }
     }
 
+    /// The names of a mix, or the one there is.
+    pub fn congestions(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.congestion.split(MIX)
+    }
+    pub fn is_mixed(&self) -> bool {
+        self.congestion.contains(MIX)
+    }
+
+    /// These options as the stream with this number, from 0, of its pair has them: with one congestion control.
+    pub fn of_stream(&self, number: u64) -> TcpOptions {
+        let count = self.congestions().count().max(1) as u64;
+        let own = self.congestions().nth((number % count) as usize).unwrap_or_default();
+        TcpOptions { congestion: own.to_owned(), ..self.clone() }
+    }
+
     /// Sets everything on a socket that is not connected yet, so that window scale and segment size are in the
-    /// handshake. Accepted sockets inherit it from their listener.
+    /// handshake. Accepted sockets inherit it from their listener. Of a mix every name is tried, and the first is set.
     pub fn apply(&self, socket: BorrowedFd<'_>) -> Result<(), OptionError> {
         self.apply_buffers(socket)?;
         if let Some(mss) = self.mss {
@@ -137,36 +162,18 @@ impl TcpOptions {
         }
         socket::set_nodelay(socket, self.nodelay)
             .map_err(|error| OptionError(format!("tcp.nodelay is refused by the kernel: {error}")))?;
-        match socket::set_congestion(socket, &self.congestion) {
-            Err(error) if self.or_as_allowed && error.kind() == ErrorKind::PermissionDenied => Ok(()),
-            set => set.map_err(|error| self.congestion_refused(&error)),
-        }
+        self.apply_congestion(socket)
     }
 
-    fn congestion_refused(&self, error: &io::Error) -> OptionError {
-        let offered = |name: &str| {
-            let path = format!("/proc/sys/net/ipv4/{name}");
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            (text.trim().to_owned(), path)
-        };
-        let name = &self.congestion;
-        OptionError(match error.kind() {
-            ErrorKind::NotFound => {
-                let (offers, path) = offered("tcp_available_congestion_control");
-                format!(
-                    "congestion control {name:?} is not available here\n  kernel offers: {offers}   ({path})\n  \
-                     either load tcp_{name} or choose one of these (tcp.congestion, --congestion)"
-                )
+    /// Sets the congestion control alone, which may be done at any time.
+    pub fn apply_congestion(&self, socket: BorrowedFd<'_>) -> Result<(), OptionError> {
+        for name in self.congestions().rev() {
+            match socket::set_congestion(socket, name) {
+                Err(error) if self.or_as_allowed && error.kind() == ErrorKind::PermissionDenied => {}
+                set => set.map_err(|error| congestion_refused(name, &error))?,
             }
-            ErrorKind::PermissionDenied => {
-                let (allowed, path) = offered("tcp_allowed_congestion_control");
-                format!(
-                    "congestion control {name:?} needs CAP_NET_ADMIN here\n  allowed to all: {allowed}   ({path})\n  \
-                     either run as root, add it there, or choose one of these (tcp.congestion, --congestion)"
-                )
-            }
-            _ => format!("congestion control {name:?} is refused by the kernel: {error}"),
-        })
+        }
+        Ok(())
     }
 
     /// What a connected socket was granted, beside what was asked: `congestion`, `send_buffer_bytes`,
@@ -260,6 +267,32 @@ impl TcpOptions {
         less("pacing", self.pacing.map(|bits| bits / 8 * 8), granted.pacing, "the kernel holds it lower");
         all
     }
+}
+
+/// What to say when the kernel refuses a congestion control.
+fn congestion_refused(name: &str, error: &io::Error) -> OptionError {
+    let offered = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/{name}");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        (text.trim().to_owned(), path)
+    };
+    OptionError(match error.kind() {
+        ErrorKind::NotFound => {
+            let (offers, path) = offered("tcp_available_congestion_control");
+            format!(
+                "congestion control {name:?} is not available here\n  kernel offers: {offers}   ({path})\n  \
+                 either load tcp_{name} or choose one of these (tcp.congestion, --congestion)"
+            )
+        }
+        ErrorKind::PermissionDenied => {
+            let (allowed, path) = offered("tcp_allowed_congestion_control");
+            format!(
+                "congestion control {name:?} needs CAP_NET_ADMIN here\n  allowed to all: {allowed}   ({path})\n  \
+                 either run as root, add it there, or choose one of these (tcp.congestion, --congestion)"
+            )
+        }
+        _ => format!("congestion control {name:?} is refused by the kernel: {error}"),
+    })
 }
 
 /// What a socket has, in the units of what is asked; buffers doubled as the kernel reports them.

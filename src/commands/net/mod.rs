@@ -86,7 +86,7 @@ struct Common {
     /// Part of the duration, at its beginning, that is not measured
     #[arg(long, value_name = "TIME")]
     warm_up: Option<String>,
-    /// Congestion control, set at both ends [default: cubic]
+    /// Congestion control, set at both ends; of streams also a mix, cubic+bbr [default: cubic]
     #[arg(long, value_name = "NAME[,…]", value_delimiter = ',')]
     congestion: Vec<String>,
 }
@@ -97,13 +97,17 @@ struct Common {
 Examples:
   weir net stream 127.0.0.1 --streams 1,4,16
   weir net stream there:5301 --direction down --duration 30s --warm-up 5s --key-file key --json
-  weir net stream there --search streams --duration 5s --warm-up 1s --key-file key")]
+  weir net stream there --search streams --duration 5s --warm-up 1s --key-file key
+  weir net stream there --streams 4 --ramp 2s --congestion cubic+bbr")]
 struct StreamArgs {
     #[command(flatten)]
     common: Common,
     /// Connections
     #[arg(long, value_name = "N[,…]", value_delimiter = ',', default_value = "1")]
     streams: Vec<String>,
+    /// From the start of one stream to that of the next; the warm-up counts from the last
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["bytes", "search"])]
+    ramp: Option<String>,
     /// How long to load, warm-up included [default: 10s]
     #[arg(long, value_name = "TIME", conflicts_with = "bytes")]
     duration: Option<String>,
@@ -395,6 +399,7 @@ fn stream(args: &StreamArgs) -> anyhow::Result<i32> {
         flags.add("duration", Kind::Duration, [args.duration.as_deref().unwrap_or("10s")])?;
     }
     flags.add("bytes", Kind::Size, &args.bytes)?;
+    flags.add("ramp", Kind::Duration, &args.ramp)?;
     flags.add("direction", Kind::Choice(&["up", "down", "both"]), &args.direction)?;
     flags.add("block", Kind::Size, &args.block)?;
     flags.add("threads", Kind::Count, [&args.threads])?;

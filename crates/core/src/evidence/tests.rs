@@ -220,7 +220,8 @@ fn needless_repairs_of_a_broken_order_are_reordering_and_repairs_of_losses_are_n
     let stack = StackFacts { out_of_order_segments: 900, reordering_count: 3 };
     let factor = |transport, port, emulator: Option<EmulatorFacts>| {
         let ports = if emulator.is_some() { vec![port] } else { Vec::new() };
-        limiting_factor(&Facts { transport: Some(transport), ports, emulator, stack, generator: None }).name
+        limiting_factor(&Facts { transport: Some(transport), ports, emulator, stack, ..Facts::default() })
+            .name
     };
     assert_eq!(factor(broken, link(0.5), Some(calm())), Factor::Reordering);
     // The same counts where the path dropped as much as was sent again.

@@ -120,6 +120,22 @@ pub struct Step {
     pub parameters: BTreeMap<String, Value>,
 }
 
+impl Step {
+    /// From the step's start to its steady state: `warm_up`, counted from the start of the last stream where they start one after
+    /// the other (`ramp`).
+    // Spec: net-protocol.md#ramp-2
+    pub fn steady_after(&self) -> Duration {
+        let of = |key: &str| self.values.duration(key).unwrap_or_default();
+        ramp_length(of("ramp"), self.values.count("streams").unwrap_or(1)).saturating_add(of("warm_up"))
+    }
+}
+
+/// From the start of the first of a pair's streams to that of the last.
+pub fn ramp_length(ramp: Duration, streams: u64) -> Duration {
+    let nanoseconds = ramp.as_nanos().saturating_mul(u128::from(streams.saturating_sub(1)));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepStart {
     /// When the step at this index has ended; `None` for the first.

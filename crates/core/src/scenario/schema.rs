@@ -281,7 +281,7 @@ pub(super) static LINK: &[Param] = &[
 ];
 
 pub(super) static TCP: &[Param] = &[
-    text("congestion", "Congestion control, set on every socket.").default("cubic"),
+    text("congestion", "Congestion control, set on every socket; a mix like \"cubic+bbr\" is handed to the streams of a pair in turn.").default("cubic"),
     size("window", "Cap on what one connection has in flight.").range(1.0, 1e12),
     size("send_buffer", "Asked of the kernel for the sending socket; the record says what was granted.")
         .range(1.0, 1e12),

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use weir_core::Values;
 use weir_seams::workload::{Control, Outcome, Peer, StepRequest, WorkloadError};
-use weir_transport::tcp_options::TcpOptions;
+use weir_transport::tcp_options::{TcpOptions, is_congestion_name};
 use weir_transport::udp::Association;
 
 /// Largest frame a server reads.
@@ -190,7 +190,7 @@ impl Job {
             return stop(format!("`duration` is longer than {DURATION_MAX:?}"));
         }
         let tcp = self.tcp().cloned().unwrap_or_default();
-        if !tcp.congestion.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
+        if !tcp.congestions().all(is_congestion_name) {
             return stop("the congestion control's name has characters no name has".to_owned());
         }
         let receive = tcp.receive_buffer.or(tcp.window.map(|window| window.saturating_mul(2))).unwrap_or(0);

@@ -3,7 +3,9 @@
 use super::Measurement;
 use std::collections::BTreeMap;
 use weir_core::evidence::{Facts, limiting_factor};
-use weir_core::record::{MetricSummary, Observed, PointSummary, Row, SUMMARY_SCHEMA, Summary, Verdict};
+use weir_core::record::{
+    LimitingFactor, MetricSummary, Observed, PointSummary, Row, SUMMARY_SCHEMA, Summary, Verdict,
+};
 use weir_core::statistics::{Pool, Statistic, range};
 use weir_core::{Value, metric::Metric};
 
@@ -14,15 +16,28 @@ pub struct Point {
     pub measurement: Measurement,
 }
 
+impl Point {
+    /// What bounded it, as far as the two ends can tell: nothing is known of the links between them.
+    pub fn limiting_factor(&self) -> LimitingFactor {
+        limiting_factor(&Facts {
+            transport: self.measurement.transport,
+            generator: self.measurement.generator,
+            ..Facts::default()
+        })
+    }
+}
+
 /// Statistics of every metric among `rows`, as the rows of one trial.
 pub fn metrics(rows: &[Row], definitions: &[Metric]) -> BTreeMap<String, MetricSummary> {
-    let mut by_name: BTreeMap<&str, Vec<&Observed>> = BTreeMap::new();
+    let mut by_name: BTreeMap<(&str, Option<&str>), Vec<&Observed>> = BTreeMap::new();
     for row in rows {
-        by_name.entry(&row.metric).or_default().push(&row.value);
+        let definition = definitions.iter().find(|metric| metric.name == row.metric);
+        let apart = definition.is_some_and(|definition| definition.scope.has_entities());
+        by_name.entry((&row.metric, apart.then_some(&row.entity))).or_default().push(&row.value);
     }
     by_name
         .into_iter()
-        .filter_map(|(name, values)| {
+        .filter_map(|((name, entity), values)| {
             let definition = definitions.iter().find(|metric| metric.name == name)?;
             let pool = Pool::new(&[values]);
             let of = |statistic| pool.estimate(statistic);
@@ -39,7 +54,7 @@ pub fn metrics(rows: &[Row], definitions: &[Metric]) -> BTreeMap<String, MetricS
                 ci95: None,
                 range: range(std::iter::once(mean)),
             };
-            Some((name.to_owned(), summary))
+            Some((entity.map_or_else(|| name.to_owned(), |entity| format!("{name}@{entity}")), summary))
         })
         .collect()
 }
@@ -69,11 +84,6 @@ pub fn summarise(workload: &str, definitions: &[Metric], points: &[Point]) -> Su
             warnings.extend(more.map(|text| format!("{id}: {text}")));
             warnings.extend(measurement.warnings.iter().map(|text| format!("{id}: {text}")));
             let valid = measurement.invalid.is_none();
-            let facts = Facts {
-                transport: measurement.transport,
-                generator: measurement.generator,
-                ..Facts::default()
-            };
             PointSummary {
                 id,
                 step: workload.to_owned(),
@@ -86,7 +96,7 @@ pub fn summarise(workload: &str, definitions: &[Metric], points: &[Point]) -> Su
                 trials: 1,
                 valid_trials: u32::from(valid),
                 metrics: if valid { metrics(&measurement.rows, definitions) } else { BTreeMap::new() },
-                limiting_factor: limiting_factor(&facts),
+                limiting_factor: point.limiting_factor(),
             }
         })
         .collect();

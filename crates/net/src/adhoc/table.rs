@@ -153,6 +153,34 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
                 generator.missed_count, generator.due_count
             ));
         }
+        for (metric, what) in [
+            ("stream.congestion_goodput_bits_per_second@", "by congestion control"),
+            ("stream.ramp_goodput_bits_per_second@streams.", "by the number of streams"),
+        ] {
+            let parts = all.iter().filter_map(|(name, part)| Some((name.strip_prefix(metric)?, part)));
+            let mut parts: Vec<_> = parts.collect();
+            // 10 streams come after 9.
+            parts.sort_by_key(|(name, _)| (name.len(), *name));
+            let texts: Vec<String> = parts
+                .iter()
+                .map(|(name, part)| format!("{name}: {}", human(part.mean, &part.unit)))
+                .collect();
+            if !texts.is_empty() {
+                notes.push(format!("{id}, {what}: {}", texts.join(", ")));
+            }
+        }
+        if workload == "stream" && point.measurement.invalid.is_none() {
+            let factor = point.limiting_factor();
+            notes.push(format!("{id}: bounded by {}", factor.name.name()));
+            // Of a sweep the document has the rest.
+            let evidence = if points.len() == 1 { factor.evidence } else { Vec::new() };
+            for line in evidence {
+                // A command stands alone, to be copied.
+                let (said, command) = line.split_at(line.find("sysctl -w").unwrap_or(line.len()));
+                notes.push(said.to_owned());
+                notes.extend((!command.is_empty()).then(|| command.to_owned()));
+            }
+        }
         notes.extend(point.measurement.warnings.iter().map(|text| format!("{id}: {text}")));
         if let Some(reason) = &point.measurement.invalid {
             notes.push(format!("{id} does not count: {reason}"));

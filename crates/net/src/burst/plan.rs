@@ -1,5 +1,6 @@
 //! What a burst step asks for: its parameters, checked.
 
+use crate::rendezvous;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
@@ -138,6 +139,7 @@ impl BurstPlan {
 
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
+        rendezvous::one_congestion(&self.tcp)?;
         let stop = |text: String| Err(WorkloadError::stop(text));
         if self.size_bytes == 0 || self.size_bytes > SIZE_BYTES_MAX {
             return stop(format!(

@@ -1,6 +1,7 @@
 //! What a connect step asks for: its parameters, checked.
 
 use crate::latency::pingpong::Until;
+use crate::rendezvous;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
@@ -81,6 +82,7 @@ impl ConnectPlan {
 
     /// Bounds that hold wherever a plan comes from.
     pub fn check(&self) -> Result<(), WorkloadError> {
+        rendezvous::one_congestion(&self.tcp)?;
         let stop = |text: String| Err(WorkloadError::stop(text));
         for (name, bytes) in [("request", self.request_bytes), ("response", self.response_bytes)] {
             if bytes == 0 || bytes > MESSAGE_BYTES_MAX {

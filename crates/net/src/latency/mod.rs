@@ -138,6 +138,7 @@ impl LatencyPlan {
 
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
+        rendezvous::one_congestion(&self.tcp)?;
         let stop = |text: String| Err(WorkloadError::stop(text));
         if self.size_bytes == 0 || self.size_bytes > SIZE_BYTES_MAX {
             return stop(format!(

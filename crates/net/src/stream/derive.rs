@@ -2,6 +2,7 @@
 
 use super::outcome::{ReceivedFlow, StreamBody};
 use super::plan::{StreamPlan, Until};
+use super::{audit, parts};
 use crate::generator::{self, Account};
 use crate::rendezvous;
 use weir_core::evidence::TransportFacts;
@@ -65,6 +66,11 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         }
     }
     derived.transport = facts(&bodies, total);
+    if let (Some(transport), Some(plan)) = (&mut derived.transport, &plan) {
+        audit::complete(&mut transport.window, plan, outcomes, &bodies);
+    }
+    derived.rows.extend(parts::by_congestion(outcomes, &received));
+    derived.rows.extend(plan.iter().flat_map(|plan| parts::by_streams(plan, outcomes)));
     let clocks: Vec<Account> = bodies
         .iter()
         .flat_map(|body| {
@@ -100,11 +106,18 @@ fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<Transpor
         sum.rtt_seconds += facts.rtt_seconds;
         sum.source_waiting_seconds += facts.source_waiting_seconds;
         sum.application_limited_seconds += facts.application_limited_seconds;
+        sum.window.min_rtt_seconds += facts.window.min_rtt_seconds;
+        sum.window.offered_bytes += facts.window.offered_bytes;
+        sum.window.in_flight_bytes_max += facts.window.in_flight_bytes_max;
     }
     if sum.flow_count == 0 {
         return None;
     }
-    sum.rtt_seconds /= sum.flow_count as f64;
+    let window = &mut sum.window;
+    let seen = [&mut window.min_rtt_seconds, &mut window.offered_bytes, &mut window.in_flight_bytes_max];
+    for mean in seen.into_iter().chain([&mut sum.rtt_seconds]) {
+        *mean /= sum.flow_count as f64;
+    }
     let mut looks = 0.0;
     for flow in bodies.iter().flat_map(|body| &body.received) {
         sum.receive_observed_seconds += flow.goodput().map_or(0.0, |(_, seconds)| seconds);
@@ -142,7 +155,7 @@ fn invalid(plan: &StreamPlan, received: &[&ReceivedFlow], outcomes: &[Outcome]) 
             return Some(format!("{}: it ended before its warm-up was over", flow.entity));
         };
         if let Until::Duration(duration) = plan.until {
-            let planned = (duration - plan.warm_up).as_secs_f64();
+            let planned = (duration - plan.steady_after()).as_secs_f64();
             if (seconds - planned).abs() > LENGTH_TOLERANCE * duration.as_secs_f64() {
                 return Some(format!(
                     "{}: measured over {seconds:.3} s where {planned:.3} s were planned (off by more than 1 % of the step)",

@@ -14,11 +14,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use weir_core::Instant;
+use weir_core::scenario::plan::ramp_length;
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::clock;
 use weir_sys::epoll::Epoll;
 use weir_sys::poll::{self, Interest};
 use weir_sys::socket;
+use weir_transport::tcp_options::TcpOptions;
 
 /// Longest a thread waits before it looks at its orders.
 const LOOK: Duration = Duration::from_millis(50);
@@ -105,7 +107,7 @@ impl Half {
     }
     fn paced(&self) -> bool {
         match self {
-            Half::Send(sender) => sender.source.is_some(),
+            Half::Send(sender) => sender.source.is_some() || sender.waits_until_ns().is_some(),
             Half::Receive(receiver) => receiver.reader.is_some(),
         }
     }
@@ -133,36 +135,43 @@ struct Shared<'a> {
 /// Errors: the load was aborted, or the machine refused a thread.
 pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, WorkloadError> {
     let plan = &load.plan;
-    let granted = rendezvous::granted(&flows, &plan.tcp);
+    if plan.tcp.is_mixed() {
+        for Flow { spec, stream } in &flows {
+            // Where a name is for the privileged alone, an ad-hoc end has said so when the flow was made; elsewhere `granted` does.
+            let own = TcpOptions { or_as_allowed: true, ..plan.tcp.of_stream(plan.stream_of(spec)) };
+            own.apply_congestion(stream.as_fd())
+                .map_err(|error| WorkloadError::stop(format!("{}: {error}", spec.entity)))?;
+        }
+    }
+    let granted = rendezvous::granted_each(&flows, |spec| plan.tcp.of_stream(plan.stream_of(spec)));
     let interval = plan.series_interval(load.flow_total.max(flows.len() as u64));
     let (duration, bytes) = match plan.until {
         Until::Duration(duration) => (Some(duration), None),
         Until::Bytes(bytes) => (None, Some(bytes)),
     };
     let start_ns = control.start_at().as_ns();
-    let schedule = Schedule::new(start_ns, plan.warm_up, duration, load.patience);
+    let schedule = Schedule::new(start_ns, plan.steady_after(), duration, load.patience);
     let capacity = capacity(duration, interval, flows.len() as u64);
     let interval_ns = nanoseconds(interval);
-    let pace = |rate: Option<u64>| {
-        rate.map(|rate| Pace::new(schedule.start_ns, schedule.warm_ns, rate, plan.block_bytes))
+    let pace = |rate: Option<u64>, begin_ns: u64| {
+        rate.map(|rate| Pace::new(begin_ns, schedule.warm_ns, rate, plan.block_bytes))
     };
     let halves: Vec<Half> = flows
         .into_iter()
         .map(|Flow { spec, stream }| {
+            let later = nanoseconds(ramp_length(plan.ramp, plan.stream_of(&spec) + 1));
+            let begin_ns = schedule.start_ns.saturating_add(later);
             if spec.sends {
-                Half::Send(Box::new(Sender::new(
-                    spec.entity,
-                    stream,
-                    &schedule,
-                    bytes,
-                    pace(plan.source_bits_per_second),
-                    capacity,
-                    interval_ns,
-                )))
+                let source = pace(plan.source_bits_per_second, begin_ns);
+                let mut sender =
+                    Sender::new(spec.entity, stream, &schedule, bytes, source, capacity, interval_ns);
+                sender.begin_at(begin_ns);
+                Half::Send(Box::new(sender))
             } else {
-                let reader = pace(plan.read_bits_per_second);
+                let reader = pace(plan.read_bits_per_second, begin_ns);
                 let mut receiver =
                     Receiver::new(spec.entity, stream, &schedule, reader, capacity, interval_ns);
+                receiver.begin_at(begin_ns);
                 receiver.hold_window(plan.tcp.window);
                 receiver.discard_payload(plan.discard);
                 Half::Receive(Box::new(receiver))

@@ -21,6 +21,23 @@ pub static METRICS: &[Metric] = &[
         definition: "Sum of the goodputs of all flows of the trial, both directions included.",
     },
     Metric {
+        name: "stream.congestion_goodput_bits_per_second",
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Part,
+        definition: "Sum of the goodputs of the flows whose senders use one congestion control; of each where a step has several \
+            (tcp.congestion = \"cubic+bbr\").",
+    },
+    Metric {
+        name: "stream.ramp_goodput_bits_per_second",
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Part,
+        definition: "In a step whose streams start one after the other (ramp): payload of all flows from the start of each pair's \
+            k-th stream (streams.k) to that of the next, or to the planned end, divided by that time. The slow start of the \
+            newest stream is in it.",
+    },
+    Metric {
         name: "stream.retransmitted_segments",
         unit: "segments",
         better: Better::Lower,
@@ -35,7 +52,7 @@ pub static METRICS: &[Metric] = &[
         scope: Scope::Flow,
         definition: "Longest time between two receives with data, by the receiver's clock, from the flow's first byte to the \
             step's planned end (or the last byte of a flow bounded by bytes). A flow that never got a byte was stalled from \
-            start to end.",
+            its start to the end.",
     },
     Metric {
         name: "stream.fairness_jain",

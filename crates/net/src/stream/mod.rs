@@ -1,11 +1,13 @@
 //! Workload `stream`: bulk TCP from one end to the other.
 
+pub mod audit;
 pub mod clock;
 pub mod derive;
 pub mod engine;
 pub mod metrics;
 pub mod outcome;
 pub mod pace;
+pub mod parts;
 pub mod plan;
 pub mod receive;
 pub mod samples;

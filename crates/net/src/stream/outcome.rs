@@ -1,5 +1,6 @@
 //! From what the threads counted to an outcome.
 
+use super::audit;
 use super::clock::{Schedule, nanoseconds};
 use super::engine::{Half, Load, ThreadCpu};
 use super::pace::Pace;
@@ -8,7 +9,7 @@ use super::send::{InfoAt, Sender, TcpSample};
 use crate::generator::Account;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use weir_core::evidence::TransportFacts;
+use weir_core::evidence::{TransportFacts, WindowFacts};
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::Outcome;
 
@@ -31,6 +32,11 @@ pub struct StreamBody {
     pub sender_thread_wait_ratio: f64,
     #[serde(default)]
     pub receiver_thread_wait_ratio: f64,
+    /// How this end's kernel sizes buffers by itself: least, first and most bytes; `None` where it does not tell.
+    #[serde(default)]
+    pub send_memory_bytes: Option<[u64; 3]>,
+    #[serde(default)]
+    pub receive_memory_bytes: Option<[u64; 3]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +105,8 @@ pub fn assemble(
         sender_thread_wait_ratio: sender.1,
         receiver_thread_busy_ratio: receiver.0,
         receiver_thread_wait_ratio: receiver.1,
+        send_memory_bytes: audit::memory("net.ipv4.tcp_wmem"),
+        receive_memory_bytes: audit::memory("net.ipv4.tcp_rmem"),
         ..StreamBody::default()
     };
     for half in halves {
@@ -217,6 +225,14 @@ fn facts(warm: &InfoAt, end: &InfoAt, items: &[(u64, TcpSample)]) -> Option<Tran
         f64::from(u8::from(end.info.application_limited)),
     );
     let observed_seconds = end.at_ns.saturating_sub(warm.at_ns) as f64 / 1e9;
+    let offered = steady.iter().filter_map(|sample| sample.peer_window_bytes).chain(end.info.snd_wnd_bytes);
+    let in_flight = steady.iter().map(|sample| sample.in_flight_segments).chain([end.info.unacked_segments]);
+    let window = WindowFacts {
+        min_rtt_seconds: f64::from(end.info.min_rtt_us.unwrap_or(0)) / 1e6,
+        offered_bytes: f64::from(offered.max().unwrap_or(0)),
+        in_flight_bytes_max: f64::from(in_flight.max().unwrap_or(0)) * f64::from(end.info.snd_mss_bytes),
+        ..WindowFacts::default()
+    };
     Some(TransportFacts {
         flow_count: 1,
         observed_seconds,
@@ -232,6 +248,7 @@ fn facts(warm: &InfoAt, end: &InfoAt, items: &[(u64, TcpSample)]) -> Option<Tran
         duplicate_segments: u64::from(end.info.dsack_dups?.wrapping_sub(warm.info.dsack_dups?)),
         goodput_bits_per_second: 0.0,
         rtt_seconds: rtt_us / 1e6,
+        window,
         ..TransportFacts::default()
     })
 }

@@ -1,11 +1,13 @@
 //! What a stream step asks for: its parameters, checked.
 
+use crate::rendezvous::FlowSpec;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
+use weir_core::scenario::plan::ramp_length;
 use weir_core::{Param, Values};
 use weir_seams::workload::WorkloadError;
-use weir_transport::tcp_options::TcpOptions;
+use weir_transport::tcp_options::{MIX_MAX, TcpOptions};
 
 pub static PARAMS: &[Param] = &[
     Param::new(
@@ -14,6 +16,13 @@ pub static PARAMS: &[Param] = &[
         "Which end sends: up is from `from` to `to`, down the other way; both opens a connection for each way.",
     )
     .default("up"),
+    Param::new(
+        "ramp",
+        Kind::Duration,
+        "Time from the start of one stream of a pair to that of the next; `warm_up` counts from the start of the last.",
+    )
+    .default("0s")
+    .range(0.0, 86_400e9),
     Param::new("block", Kind::Size, "Bytes of one send or receive call.")
         .default("128KiB")
         .range(1.0, BLOCK_BYTES_MAX as f64),
@@ -92,6 +101,9 @@ pub struct StreamPlan {
     /// Of each pair.
     pub streams: u64,
     pub direction: Direction,
+    /// From the start of one stream of a pair to that of the next.
+    #[serde(default)]
+    pub ramp: Duration,
     pub block_bytes: u64,
     /// 0: automatic.
     pub threads: u64,
@@ -134,6 +146,7 @@ impl StreamPlan {
             warm_up: values.duration("warm_up").unwrap_or_default(),
             streams: values.count("streams").unwrap_or(1),
             direction,
+            ramp: values.duration("ramp").unwrap_or_default(),
             block_bytes: values.size("block").map_or(128 << 10, |size| size.0),
             threads: values.count("threads").unwrap_or(0),
             interval: values.duration("interval").unwrap_or(INTERVAL_DEFAULT),
@@ -151,6 +164,22 @@ impl StreamPlan {
         let stop = |text: String| Err(WorkloadError::stop(text));
         match self.until {
             Until::Duration(duration) if duration.is_zero() => return stop("`duration` is zero".to_owned()),
+            Until::Duration(duration) if !self.ramp.is_zero() && self.steady_after() >= duration => {
+                return stop(format!(
+                    "with a `ramp` of {:?} the last of {} streams starts after {:?}; with a `warm_up` of {:?} from then on nothing \
+                     is left to measure of a `duration` of {duration:?}",
+                    self.ramp,
+                    self.streams,
+                    ramp_length(self.ramp, self.streams),
+                    self.warm_up
+                ));
+            }
+            Until::Bytes(_) if !self.ramp.is_zero() => {
+                return stop(
+                    "`ramp` needs a `duration`: of flows bounded by `bytes` the first may end before the last starts"
+                        .to_owned(),
+                );
+            }
             Until::Duration(duration) if self.warm_up >= duration => {
                 return stop(format!(
                     "`warm_up` of {:?} leaves nothing to measure of a `duration` of {duration:?}",
@@ -166,6 +195,7 @@ impl StreamPlan {
         if self.streams > FLOWS_MAX {
             return stop(format!("`streams` is {}; at most {FLOWS_MAX} flows are possible", self.streams));
         }
+        self.check_mix()?;
         if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX {
             return stop(format!(
                 "`block` is {} bytes; it must be from 1 to {BLOCK_BYTES_MAX}",
@@ -195,6 +225,40 @@ impl StreamPlan {
             return stop(format!("`interval` is {:?}; the finest is {INTERVAL_MIN:?}", self.interval));
         }
         Ok(())
+    }
+
+    fn check_mix(&self) -> Result<(), WorkloadError> {
+        let mix = &self.tcp.congestion;
+        let count = self.tcp.congestions().count();
+        if self.tcp.congestions().any(str::is_empty) {
+            return Err(WorkloadError::stop(format!(
+                "`tcp.congestion` is {mix:?}, with an empty name; a mix is written as \"cubic+bbr\""
+            )));
+        }
+        if count > MIX_MAX {
+            return Err(WorkloadError::stop(format!(
+                "`tcp.congestion` {mix:?} has {count} names; at most {MIX_MAX} are possible"
+            )));
+        }
+        if count as u64 > self.streams {
+            return Err(WorkloadError::stop(format!(
+                "`tcp.congestion` {mix:?} is for {count} `streams` or more, which take its names in turn; there are {}",
+                self.streams
+            )));
+        }
+        Ok(())
+    }
+
+    /// From the step's start to its steady state.
+    // Spec: net-protocol.md#ramp-2
+    pub fn steady_after(&self) -> Duration {
+        ramp_length(self.ramp, self.streams).saturating_add(self.warm_up)
+    }
+
+    /// Which of its pair's streams a flow is, from 0: the flows of a pair are numbered one direction after the other
+    /// (`rendezvous::assignments`).
+    pub fn stream_of(&self, flow: &FlowSpec) -> u64 {
+        u64::from(flow.index) % self.streams.max(1)
     }
 
     /// Connections of one pair.
@@ -234,6 +298,72 @@ mod tests {
         assert!(refused(&[("duration", second.clone()), ("bytes", Value::Size(Bytes(1)))]).contains("both"));
         assert!(refused(&[("duration", second.clone()), ("count", Value::Count(3))]).contains("`count`"));
         assert!(refused(&[("duration", second.clone()), ("warm_up", second)]).contains("`warm_up`"));
+    }
+
+    // Spec: net-protocol.md#ramp-2
+    #[test]
+    fn a_ramp_that_leaves_nothing_to_measure_is_refused_and_a_shorter_one_moves_the_steady_state() {
+        let seconds = |count| Value::Duration(Duration::from_secs(count));
+        let of = |streams, ramp, warm_up| {
+            StreamPlan::from_values(&values(&[
+                ("duration", seconds(10)),
+                ("streams", Value::Count(streams)),
+                ("ramp", seconds(ramp)),
+                ("warm_up", seconds(warm_up)),
+            ]))
+        };
+        assert_eq!(of(4, 2, 1).unwrap().steady_after(), Duration::from_secs(7));
+        assert_eq!(of(1, 20, 1).unwrap().steady_after(), Duration::from_secs(1));
+        let text = of(4, 3, 1).unwrap_err().text;
+        assert!(text.contains("`ramp` of 3s the last of 4 streams starts after 9s"), "{text}");
+        assert!(of(u64::from(u16::MAX), 20_000, 0).is_err());
+        let bytes = [("bytes", Value::Size(Bytes(1))), ("ramp", seconds(1))];
+        assert!(
+            StreamPlan::from_values(&values(&bytes)).unwrap_err().text.contains("`ramp` needs a `duration`")
+        );
+    }
+
+    // Spec: net-protocol.md#mix-1
+    #[test]
+    fn a_mix_of_congestion_controls_has_names_and_streams_enough() {
+        let of = |mix: &str, streams| {
+            let tcp = [("congestion".to_owned(), Value::Text(mix.to_owned()))].into();
+            let mut values = values(&[("duration", Value::Duration(Duration::from_secs(1)))]);
+            values.set("streams", Value::Count(streams));
+            values.set("tcp", Value::Table(tcp));
+            StreamPlan::from_values(&values)
+        };
+        let plan = of("cubic+bbr", 5).unwrap();
+        let names: Vec<String> = (0..5).map(|number| plan.tcp.of_stream(number).congestion).collect();
+        assert_eq!(names, ["cubic", "bbr", "cubic", "bbr", "cubic"]);
+        assert!(of("cubic+bbr", 1).unwrap_err().text.contains("2 `streams` or more"));
+        assert!(of("cubic+", 2).unwrap_err().text.contains("empty name"));
+        assert!(of(&["reno"; 17].join("+"), 17).unwrap_err().text.contains("at most 16"));
+    }
+
+    // Spec: net-protocol.md#ramp-1
+    #[test]
+    fn a_flow_knows_which_of_its_pairs_streams_it_is() {
+        let mut values = values(&[("duration", Value::Duration(Duration::from_secs(1)))]);
+        values.set("streams", Value::Count(2));
+        values.set("direction", Value::Text("both".to_owned()));
+        let plan = StreamPlan::from_values(&values).unwrap();
+        let peer = |host: &str| weir_seams::workload::Peer {
+            host: host.to_owned(),
+            address: std::net::Ipv4Addr::LOCALHOST.into(),
+        };
+        let pairs = vec![(peer("a"), peer("b")), (peer("a"), peer("c"))];
+        let request = weir_seams::workload::StepRequest { step: "", values: &values, pairs, key: "" };
+        let ways = plan.direction.connector_sends();
+        let all = crate::rendezvous::assignments("stream", &request, plan.streams, ways);
+        let of_a = all.iter().find(|assignment| assignment.host == "a").unwrap();
+        let flows = crate::rendezvous::Body::of(of_a).unwrap().flows;
+        let numbers: Vec<(String, u64)> =
+            flows.iter().map(|flow| (flow.entity.clone(), plan.stream_of(flow))).collect();
+        assert_eq!(numbers.len(), 8);
+        for (entity, number) in numbers {
+            assert!(entity.ends_with(&format!(".{number}")), "{entity} is stream {number}");
+        }
     }
 
     #[test]

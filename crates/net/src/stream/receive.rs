@@ -36,6 +36,8 @@ pub struct Receiver {
     pub entity: String,
     pub stream: TcpStream,
     pub bytes: u64,
+    /// When its sender begins.
+    begin_ns: u64,
     pub first_ns: Option<u64>,
     /// The last receive with data, the start before the first.
     pub last_ns: u64,
@@ -92,6 +94,7 @@ impl Receiver {
             entity,
             stream,
             bytes: 0,
+            begin_ns: schedule.start_ns,
             first_ns: None,
             last_ns: schedule.start_ns,
             looked_ns: schedule.start_ns,
@@ -109,6 +112,11 @@ impl Receiver {
             unreported: 0,
             done: false,
         }
+    }
+
+    /// Nothing is expected before `begin_ns`, if that is after the start.
+    pub fn begin_at(&mut self, begin_ns: u64) {
+        self.begin_ns = self.begin_ns.max(begin_ns);
     }
 
     /// Holds the window down to `window`. Since Linux 6.9 the kernel replaces a clamp by what the receive buffer allows whenever
@@ -172,12 +180,16 @@ impl Receiver {
         let gap_end = now_ns.min(schedule.end_ns);
         if self.first_ns.is_none() {
             self.first_ns = Some(now_ns);
+            if self.samples.last_ns() < Some(self.begin_ns) && self.begin_ns < now_ns {
+                // Until then there was nothing to come.
+                self.samples.push(self.begin_ns, 0);
+            }
         } else {
             self.gap_max_ns = self.gap_max_ns.max(gap_end.saturating_sub(self.last_ns));
         }
         let due = now_ns >= self.samples.next_due_ns();
         if due
-            && now_ns - self.last_ns > self.samples.interval_ns()
+            && now_ns.saturating_sub(self.last_ns) > self.samples.interval_ns()
             && self.samples.last_ns() < Some(self.last_ns)
         {
             // Nothing came for longer than an interval: without this the pause would look like a slow slope.
@@ -287,7 +299,8 @@ impl Receiver {
         }
         if schedule.duration_bounded() || self.failure.is_some() {
             let until = now_ns.min(schedule.end_ns);
-            self.gap_max_ns = self.gap_max_ns.max(until.saturating_sub(self.last_ns));
+            let since_ns = if self.first_ns.is_some() { self.last_ns } else { self.begin_ns };
+            self.gap_max_ns = self.gap_max_ns.max(until.saturating_sub(since_ns));
         }
         if self.samples.last_ns() < Some(self.last_ns) {
             self.samples.push(self.last_ns, self.bytes);

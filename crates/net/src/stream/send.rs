@@ -64,6 +64,9 @@ pub struct Sender {
     pub sent_bytes: u64,
     /// Left to send; `u64::MAX` for a flow bounded by time.
     remaining: u64,
+    /// When it sends its first byte, and whether it has got there.
+    begin_ns: u64,
+    begun: bool,
     /// The last send.
     last_ns: u64,
     /// The source's own clock, where it has one.
@@ -92,6 +95,8 @@ impl Sender {
             stream,
             sent_bytes: 0,
             remaining: bytes.unwrap_or(u64::MAX),
+            begin_ns: schedule.start_ns,
+            begun: true,
             last_ns: schedule.start_ns,
             source,
             at_start: None,
@@ -102,6 +107,12 @@ impl Sender {
             failure: None,
             phase: Phase::Sending,
         }
+    }
+
+    /// Nothing is sent before `begin_ns`, if that is after the start.
+    pub fn begin_at(&mut self, begin_ns: u64) {
+        self.begun = begin_ns <= self.begin_ns;
+        self.begin_ns = self.begin_ns.max(begin_ns);
     }
 
     pub fn done(&self) -> bool {
@@ -120,8 +131,11 @@ impl Sender {
         self.last_ns
     }
 
-    /// When the source has something to send again, if it waits for that.
+    /// When it has something to send again, if it waits for its own beginning or for its source.
     pub fn waits_until_ns(&self) -> Option<u64> {
+        if !self.begun {
+            return (self.phase == Phase::Sending).then_some(self.begin_ns);
+        }
         let source = self.source.as_ref().filter(|source| source.waiting())?;
         (self.phase == Phase::Sending).then(|| source.due_ns())
     }
@@ -149,6 +163,12 @@ impl Sender {
     }
 
     fn send(&mut self, schedule: &Schedule, block: &[u8], now: impl Fn() -> u64, end_ns: u64) -> Turn {
+        if !self.begun {
+            if now() < self.begin_ns {
+                return Turn::Waiting;
+            }
+            self.begun = true;
+        }
         let mut wanted = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(block.len());
         if let Some(source) = &mut self.source {
             wanted = wanted.min(usize::try_from(source.allowance(now())).unwrap_or(usize::MAX));

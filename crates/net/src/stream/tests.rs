@@ -1,5 +1,7 @@
 //! Runs over loopback through the seam, both ends in this process.
 
+mod differing;
+
 use super::*;
 use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
