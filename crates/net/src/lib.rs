@@ -1,6 +1,6 @@
 //! Network workloads: `stream` (bulk TCP), `latency` (ping-pong), `burst` (single transfers),
-//! `connect` (connections a second) and `udp` (paced datagrams). What they say on the wire is in
-//! `docs/specs/net-protocol.md`.
+//! `connect` (connections a second), `udp` (paced datagrams) and `path` (what the way between two hosts is like). What they
+//! say on the wire is in `docs/specs/net-protocol.md`.
 
 pub mod adhoc;
 pub mod burst;
@@ -10,6 +10,7 @@ pub mod farewell;
 pub mod generator;
 pub mod latency;
 pub mod offset;
+pub mod path;
 pub mod rendezvous;
 pub mod stream;
 pub mod threads;
@@ -53,6 +54,13 @@ pub static WORKLOADS: &[WorkloadEntry] = &[
         params: udp::plan::PARAMS,
         needs: &[],
         build: &udp::Udp,
+    },
+    Entry {
+        name: "path",
+        about: "the way between two hosts: hops, path MTU and black holes, round trips, reordering, TCP's segments",
+        params: path::plan::PARAMS,
+        needs: &[],
+        build: &path::Path,
     },
 ];
 

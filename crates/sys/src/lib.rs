@@ -10,6 +10,7 @@ pub mod limits;
 pub mod mount;
 pub mod netns;
 pub mod offload;
+pub mod path_probe;
 pub mod poll;
 pub mod probe;
 pub mod process;

@@ -21,11 +21,15 @@ pub struct TcpInfo {
     pub snd_mss_bytes: u32,
     pub rcv_mss_bytes: u32,
     pub unacked_segments: u32,
+    /// What the route takes, as TCP has it now.
+    pub pmtu_bytes: u32,
     pub rtt_us: u32,
     pub rttvar_us: u32,
     pub snd_ssthresh_segments: u32,
     pub snd_cwnd_segments: u32,
     pub advmss_bytes: u32,
+    /// By how many segments TCP expects packets to be out of order before it calls them lost.
+    pub reordering_segments: u32,
     pub total_retrans_segments: u32,
     /// The rate the sender paces itself at now; `u64::MAX` for none.
     pub pacing_bytes_per_second: Option<u64>,
@@ -45,6 +49,8 @@ pub struct TcpInfo {
     pub bytes_retrans: Option<u64>,
     pub dsack_dups: Option<u32>,
     pub reord_seen: Option<u32>,
+    /// Segments that came out of order (Linux 5.4): each is answered by a duplicate acknowledgement.
+    pub rcv_ooopack: Option<u32>,
     /// The peer's advertised receive window after scaling.
     pub snd_wnd_bytes: Option<u32>,
     /// What we advertise.
@@ -59,11 +65,13 @@ mod offset {
     pub const SND_MSS: usize = 16;
     pub const RCV_MSS: usize = 20;
     pub const UNACKED: usize = 24;
+    pub const PMTU: usize = 60;
     pub const RTT: usize = 68;
     pub const RTTVAR: usize = 72;
     pub const SND_SSTHRESH: usize = 76;
     pub const SND_CWND: usize = 80;
     pub const ADVMSS: usize = 84;
+    pub const REORDERING: usize = 88;
     pub const TOTAL_RETRANS: usize = 100;
     pub const PACING_RATE: usize = 104;
     pub const MAX_PACING_RATE: usize = 112;
@@ -81,6 +89,7 @@ mod offset {
     pub const BYTES_RETRANS: usize = 208;
     pub const DSACK_DUPS: usize = 216;
     pub const REORD_SEEN: usize = 220;
+    pub const RCV_OOOPACK: usize = 224;
     pub const SND_WND: usize = 228;
     pub const RCV_WND: usize = 232;
 }
@@ -139,9 +148,11 @@ impl TcpInfo {
             unacked_segments: u32_at(bytes, offset::UNACKED)?,
             rtt_us: u32_at(bytes, offset::RTT)?,
             rttvar_us: u32_at(bytes, offset::RTTVAR)?,
+            pmtu_bytes: u32_at(bytes, offset::PMTU)?,
             snd_ssthresh_segments: u32_at(bytes, offset::SND_SSTHRESH)?,
             snd_cwnd_segments: u32_at(bytes, offset::SND_CWND)?,
             advmss_bytes: u32_at(bytes, offset::ADVMSS)?,
+            reordering_segments: u32_at(bytes, offset::REORDERING)?,
             total_retrans_segments: u32_at(bytes, offset::TOTAL_RETRANS)?,
             pacing_bytes_per_second: u64_at(bytes, offset::PACING_RATE),
             max_pacing_bytes_per_second: u64_at(bytes, offset::MAX_PACING_RATE),
@@ -159,6 +170,7 @@ impl TcpInfo {
             bytes_retrans: u64_at(bytes, offset::BYTES_RETRANS),
             dsack_dups: u32_at(bytes, offset::DSACK_DUPS),
             reord_seen: u32_at(bytes, offset::REORD_SEEN),
+            rcv_ooopack: u32_at(bytes, offset::RCV_OOOPACK),
             snd_wnd_bytes: u32_at(bytes, offset::SND_WND),
             rcv_wnd_bytes: u32_at(bytes, offset::RCV_WND),
         })

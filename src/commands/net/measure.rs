@@ -26,7 +26,7 @@ pub struct Measuring {
 impl Measuring {
     /// From here on an interrupt ends the measurement, not the program.
     pub fn begin(common: &Common, workload: &'static str) -> anyhow::Result<Measuring> {
-        let client = Client { address: resolve(&common.host)?, key: key(common.key_file.as_deref())? };
+        let client = Client::new(resolve(&common.host)?, key(common.key_file.as_deref())?);
         weir_sys::signal::count_interrupts();
         let live = !common.json && std::io::stderr().is_terminal();
         Ok(Measuring { client, workload, json: common.json, live, points: Vec::new(), remarks: Vec::new() })
@@ -113,6 +113,7 @@ fn progress_line(id: &str, workload: &str, last: Progress, now: Progress) -> Str
     let more = now.count.saturating_sub(last.count) as f64;
     let rate = match workload {
         "latency" => format!("{:.0} round trips/s", more / seconds),
+        "path" => format!("{} answers", now.count),
         "connect" => format!("{:.0} connections/s", more / seconds),
         _ => human(more * 8.0 / seconds, "bit/s"),
     };

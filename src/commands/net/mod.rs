@@ -18,6 +18,7 @@ use weir_net::adhoc::{DEFAULT_PORT, Job, Server, ServerLimits, exposure};
 use weir_net::burst::plan::BurstPlan;
 use weir_net::connect::plan::ConnectPlan;
 use weir_net::latency::LatencyPlan;
+use weir_net::path::plan::PathPlan;
 use weir_net::stream::plan::StreamPlan;
 use weir_net::udp::plan::UdpPlan;
 use weir_transport::Key;
@@ -32,6 +33,7 @@ Examples:
   here$  weir net latency there --size 64B --count 10000 --key-file key --json
   here$  weir net burst there --sizes 1B..1GB --repetitions 10 --key-file key
   here$  weir net udp there --rate 200Mbit/s --size 1400B --key-file key
+  here$  weir net path there --key-file key
 
 The port is 5301 unless given. A flag with a list measures one point a value.")]
 pub struct Args {
@@ -47,6 +49,7 @@ enum Command {
     Burst(BurstArgs),
     Connect(ConnectArgs),
     Udp(UdpArgs),
+    Path(PathArgs),
 }
 
 /// Wait for measurements until SIGINT or SIGTERM.
@@ -316,6 +319,33 @@ struct UdpArgs {
     loss: String,
 }
 
+/// The way there and back: hops, path MTU and black holes, round trips, reordering, TCP's segments.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir net path 127.0.0.1
+  weir net path there:5301 --key-file key
+  weir net path there --probes 10 --train 10000 --key-file key --json")]
+struct PathArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Small packets sent to each hop, and as many as large as the path takes
+    #[arg(long, value_name = "N", default_value = "3")]
+    probes: String,
+    /// Hops looked at before the list is given up
+    #[arg(long, value_name = "N", default_value = "30")]
+    hops_max: String,
+    /// The longest a single probe is waited for
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    timeout: String,
+    /// Datagrams sent one after the other to see what is lost, doubled or overtaken
+    #[arg(long, value_name = "N", default_value = "200")]
+    train: String,
+    /// Sent over TCP, to see its segments and what it counts
+    #[arg(long, value_name = "SIZE", default_value = "1MB")]
+    transfer: String,
+}
+
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     match &args.command {
         Command::Serve(args) => serve(args),
@@ -324,6 +354,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         Command::Burst(args) => burst(args),
         Command::Connect(args) => connect(args),
         Command::Udp(args) => udp(args),
+        Command::Path(args) => path(args),
     }
 }
 
@@ -510,6 +541,17 @@ fn udp(args: &UdpArgs) -> anyhow::Result<i32> {
         Some(SoughtOverUdp::Rate) => search::datagrams(args, ratio("loss", &args.loss)?, &flags),
         None => measure::sweep(&args.common, "udp", &flags, udp_job),
     }
+}
+
+fn path(args: &PathArgs) -> anyhow::Result<i32> {
+    let mut flags = Flags::default();
+    common(&mut flags, &args.common)?;
+    flags.add("probes", Kind::Count, [&args.probes])?;
+    flags.add("hops_max", Kind::Count, [&args.hops_max])?;
+    flags.add("timeout", Kind::Duration, [&args.timeout])?;
+    flags.add("train", Kind::Count, [&args.train])?;
+    flags.add("transfer", Kind::Size, [&args.transfer])?;
+    measure::sweep(&args.common, "path", &flags, |values| Ok(Job::Path(PathPlan::from_values(values)?)))
 }
 
 fn udp_job(values: &Values) -> anyhow::Result<Job> {

@@ -4,8 +4,10 @@ use super::AdhocError;
 use super::message::{Flows, FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
 use crate::WORKLOADS;
 use crate::door;
+use crate::path::meeting;
 use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -17,7 +19,8 @@ use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
 use weir_transport::deadline::Deadline;
 use weir_transport::dial::{Call, DialError, dial};
-use weir_transport::handshake::{self, Mode, Token};
+use weir_transport::handshake::{self, HandshakeError, Mode, Token};
+use weir_transport::tcp_options::TcpOptions;
 use weir_transport::{Key, read_frame, tcp, udp, write_frame};
 
 /// Time to connect, and for each answer of the server.
@@ -26,12 +29,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const START_IN: Duration = Duration::from_millis(100);
 /// What the server may need to send its outcome after our own end.
 const OUTCOME_LIMIT: Duration = Duration::from_secs(70);
+/// Segments of the control connection pass where full ones vanish: whatever becomes of the load, its account comes back.
+const CONTROL_SEGMENT_BYTES: u64 = 536;
+/// A path that was cut for half a minute is bridged: TCP asks less and less often.
+const SILENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Client {
-    pub address: SocketAddr,
-    pub key: Option<Key>,
+    address: SocketAddr,
+    key: Option<Key>,
+    /// The longest that the server, which says how far it is each second, may say nothing while the load runs.
+    silence: Duration,
 }
 
 /// How far a measurement is.
@@ -60,6 +69,15 @@ pub struct Measurement {
 }
 
 impl Client {
+    pub fn new(address: SocketAddr, key: Option<Key>) -> Client {
+        Client { address, key, silence: SILENCE }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_silence(self, silence: Duration) -> Client {
+        Client { silence, ..self }
+    }
+
     /// Carries out one job. `values` are what it was made of, for the derived metrics. `interrupts` counts what the user
     /// has asked: one drains and keeps what was measured, two give up. `tell` hears a progress once a second.
     pub fn measure(
@@ -89,7 +107,7 @@ impl Client {
         let control = Control::new(clock::monotonic() + START_IN);
         let (near, far, stopped) = std::thread::scope(|scope| {
             let running = scope.spawn(|| job.run(false, flows, &control));
-            let watched = watch(&server, &control, interrupts, tell, || running.is_finished());
+            let watched = watch(&server, self.silence, &control, interrupts, tell, || running.is_finished());
             let near = running.join();
             watched.map(|(far, stopped)| (near, far, stopped))
         })?;
@@ -102,7 +120,9 @@ impl Client {
     /// The control connection.
     fn open(&self) -> Result<TcpStream, AdhocError> {
         let address = self.address;
-        let stream = tcp::connect(address, None, PATIENCE).map_err(|error| {
+        let options =
+            TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), or_as_allowed: true, ..TcpOptions::default() };
+        let stream = tcp::connect(address, Some(&options), PATIENCE).map_err(|error| {
             AdhocError::new(format!(
                 "cannot connect to {address}: {error}\n  is `weir net serve --listen {address}` running there, and does a \
                  firewall let it through?"
@@ -131,6 +151,10 @@ impl Client {
         })?;
         let flows = specs.into_iter().zip(streams).map(|(spec, stream)| Flow { spec, stream });
         let flows: Vec<Flow> = flows.collect();
+        if let Job::Path(_) = job {
+            let meetings = meeting::hear_all(&flows).map_err(|error| AdhocError::new(error.text))?;
+            return Ok(Flows::Paths(flows, meetings));
+        }
         let links = if job.makes_connections() {
             door::hear_all(&flows).map_err(|error| AdhocError::new(error.text))?
         } else {
@@ -146,6 +170,11 @@ impl Client {
         for spec in job.flows(false) {
             let stream =
                 udp::open(address, token, spec.index, self.key.as_ref(), PATIENCE).map_err(|error| {
+                    if let HandshakeError::Io(error) = &error
+                        && error.kind() == ErrorKind::AddrNotAvailable
+                    {
+                        return AdhocError::new(format!("{}: {error}", spec.entity));
+                    }
                     AdhocError::new(format!(
                         "{address} does not answer over UDP: {error}\n  does a firewall let UDP through?"
                     ))
@@ -184,6 +213,7 @@ impl ServerConnection {
 /// While the load runs: hears the server, tells the user, passes a stop on. Returns the server's outcome.
 fn watch(
     server: &ServerConnection,
+    silence: Duration,
     control: &Control,
     interrupts: &dyn Fn() -> u32,
     tell: &mut dyn FnMut(Progress),
@@ -192,6 +222,7 @@ fn watch(
     let start = Instant::now() + control.start_at().since(clock::monotonic());
     let (mut far_count, mut far_outcome, mut stopped) = (0, None, false);
     let mut told = start;
+    let mut heard = start;
     let mut ended: Option<Instant> = None;
     let give_up = |error: AdhocError| {
         control.abort();
@@ -207,13 +238,18 @@ fn watch(
                 return give_up(server.broken("it never sent its outcome"));
             }
         }
+        if far_outcome.is_none() && heard.elapsed() > silence {
+            let text =
+                format!("it has said nothing for {silence:?}: it hangs, its host is down or the path is cut");
+            return give_up(server.broken(&text));
+        }
         if far_outcome.is_some() {
             std::thread::sleep(LOOK.min(Duration::from_millis(5)));
         } else {
             match poll::wait(server.stream.as_fd(), Interest::Readable, LOOK) {
                 Ok(false) => {}
                 Ok(true) => match server.receive(OUTCOME_LIMIT) {
-                    Ok(FromServer::Progress { count }) => far_count = count,
+                    Ok(FromServer::Progress { count }) => (far_count, heard) = (count, Instant::now()),
                     Ok(FromServer::Done(outcome)) => far_outcome = Some(*outcome),
                     Ok(_) => return give_up(server.broken("it says something out of turn")),
                     Err(error) => return give_up(error),

@@ -5,6 +5,7 @@ use crate::burst::{self, plan::BurstPlan};
 use crate::connect::{self, plan::ConnectPlan};
 use crate::door::Link;
 use crate::latency::{LatencyPlan, Travel, datagrams, open, pingpong};
+use crate::path::{self, meeting::Meeting, plan::PathPlan};
 use crate::rendezvous::{self, Body, Flow, FlowSpec};
 use crate::stream::clock::Patience;
 use crate::stream::engine;
@@ -39,6 +40,7 @@ pub enum Job {
     Burst(BurstPlan),
     Connect(ConnectPlan),
     Udp(UdpPlan),
+    Path(PathPlan),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -77,6 +79,8 @@ pub enum Flows {
     /// With what they have for connections of their own, by index.
     Streams(Vec<Flow>, BTreeMap<u32, Link>),
     Datagrams(Vec<Flow<Association>>),
+    /// With how their datagrams meet, by index.
+    Paths(Vec<Flow>, BTreeMap<u32, Meeting>),
 }
 
 impl Job {
@@ -88,6 +92,7 @@ impl Job {
             Job::Burst(_) => "burst",
             Job::Connect(_) => "connect",
             Job::Udp(_) => "udp",
+            Job::Path(_) => "path",
         }
     }
 
@@ -112,6 +117,7 @@ impl Job {
             Job::Latency(plan) => Some(&plan.tcp),
             Job::Burst(plan) => Some(&plan.tcp),
             Job::Connect(plan) => Some(&plan.tcp),
+            Job::Path(plan) => Some(&plan.tcp),
             Job::Udp(_) => None,
         }
     }
@@ -122,8 +128,8 @@ impl Job {
             Job::Stream(StreamPlan { until: Until::Duration(duration), .. }) => Some(*duration),
             Job::Stream(_) => None,
             Job::Latency(plan) => plan.planned(),
-            // The last burst may take as long as it needs.
-            Job::Burst(_) => None,
+            // The last burst, and a path's answers, may take as long as they need.
+            Job::Burst(_) | Job::Path(_) => None,
             Job::Connect(plan) => plan.planned(),
             Job::Udp(plan) => Some(plan.planned()),
         }
@@ -182,6 +188,10 @@ impl Job {
                 }
                 (flows, flows.saturating_mul(plan.receive_buffer_bytes.saturating_add(1 << 20)))
             }
+            Job::Path(plan) => {
+                plan.check()?;
+                (path::SENDS.len() as u64, 1 << 20)
+            }
         };
         if flows > FLOWS_MAX {
             return stop(format!("{flows} flows; at most {FLOWS_MAX} are possible here"));
@@ -214,6 +224,7 @@ impl Job {
             Job::Latency(_) => rendezvous::assignments("latency", &request, 1, &[true]),
             Job::Burst(plan) => rendezvous::assignments("burst", &request, plan.streams, &[true]),
             Job::Connect(plan) => rendezvous::assignments("connect", &request, plan.streams, &[true]),
+            Job::Path(_) => rendezvous::assignments("path", &request, 1, path::SENDS),
             Job::Udp(plan) => {
                 rendezvous::assignments("udp", &request, plan.streams, plan.direction.connector_sends())
             }
@@ -245,7 +256,7 @@ impl Job {
                     limits: pingpong::Limits::default(),
                 };
                 match flows {
-                    Flows::Streams(flows, _) => pingpong::run(&load, flows, control),
+                    Flows::Streams(flows, _) | Flows::Paths(flows, _) => pingpong::run(&load, flows, control),
                     Flows::Datagrams(flows) => datagrams::run(&load, flows, control),
                 }
             }
@@ -266,10 +277,14 @@ impl Job {
                 let load = udp::Load { plan: plan.clone(), host: host.to_owned(), role: role.to_owned() };
                 udp::run(&load, flows, control)
             }
-            (Job::Stream(_) | Job::Burst(_) | Job::Connect(_), Flows::Datagrams(_))
-            | (Job::Udp(_), Flows::Streams(..)) => {
-                Err(WorkloadError::stop(format!("a {} step does not travel so", self.name())))
+            (Job::Path(plan), Flows::Paths(flows, meetings)) => {
+                let load = path::Load { plan: plan.clone(), host: host.to_owned(), role: role.to_owned() };
+                path::run(&load, flows, meetings, control)
             }
+            (
+                Job::Stream(_) | Job::Burst(_) | Job::Connect(_) | Job::Udp(_) | Job::Path(_),
+                Flows::Streams(..) | Flows::Datagrams(_) | Flows::Paths(..),
+            ) => Err(WorkloadError::stop(format!("a {} step does not travel so", self.name()))),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::AdhocError;
 use super::message::{DURATION_MAX, Flows, FromClient, FromServer, Job, REQUEST_BYTES_MAX, token_text};
 use super::server::{Arrived, Expecting, Hall};
 use crate::door;
+use crate::path::meeting;
 use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -101,7 +102,7 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
             let count = job.flows(true).len();
             Ok(match &*job {
-                Job::Latency(_) | Job::Connect(_) => job.name().to_owned(),
+                Job::Latency(_) | Job::Connect(_) | Job::Path(_) => job.name().to_owned(),
                 _ => format!("{}, {count} flows, {bytes} bytes", job.name()),
             })
         }
@@ -136,6 +137,14 @@ fn connect(session: &Session<'_>, job: &Job) -> Result<Flows, AdhocError> {
             Some(Arrived::Association(stream)) => associations.push(Flow { spec, stream }),
             None => return session.refuse(&format!("{} never connected", spec.entity)),
         }
+    }
+    if let Job::Path(_) = job {
+        let meetings = match meeting::open_and_greet(&streams) {
+            Ok(meetings) => meetings,
+            Err(error) => return session.refuse(&format!("on the server: {error}")),
+        };
+        session.send(&FromServer::Connected, PATIENCE)?;
+        return Ok(Flows::Paths(streams, meetings));
     }
     let links = match job.tcp().filter(|_| job.makes_connections()) {
         Some(tcp) => match door::open_and_greet(&streams, tcp) {

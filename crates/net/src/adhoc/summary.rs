@@ -27,18 +27,32 @@ impl Point {
     }
 }
 
+/// Under which names a row is counted: those of parts of a load by their part alone, those of a path also by their way.
+fn names(row: &Row, definitions: &[Metric]) -> Vec<String> {
+    let definition = definitions.iter().find(|metric| metric.name == row.metric);
+    let of_entity = format!("{}@{}", row.metric, row.entity);
+    if definition.is_some_and(|definition| definition.scope.has_entities()) {
+        vec![of_entity]
+    } else if row.metric.starts_with("path.") {
+        vec![row.metric.clone(), of_entity]
+    } else {
+        vec![row.metric.clone()]
+    }
+}
+
 /// Statistics of every metric among `rows`, as the rows of one trial.
 pub fn metrics(rows: &[Row], definitions: &[Metric]) -> BTreeMap<String, MetricSummary> {
-    let mut by_name: BTreeMap<(&str, Option<&str>), Vec<&Observed>> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, Vec<&Observed>> = BTreeMap::new();
     for row in rows {
-        let definition = definitions.iter().find(|metric| metric.name == row.metric);
-        let apart = definition.is_some_and(|definition| definition.scope.has_entities());
-        by_name.entry((&row.metric, apart.then_some(&row.entity))).or_default().push(&row.value);
+        for name in names(row, definitions) {
+            by_name.entry(name).or_default().push(&row.value);
+        }
     }
     by_name
         .into_iter()
-        .filter_map(|((name, entity), values)| {
-            let definition = definitions.iter().find(|metric| metric.name == name)?;
+        .filter_map(|(name, values)| {
+            let metric_name = name.split('@').next()?;
+            let definition = definitions.iter().find(|metric| metric.name == metric_name)?;
             let pool = Pool::new(&[values]);
             let of = |statistic| pool.estimate(statistic);
             let mean = of(Statistic::parse("mean")?)?;
@@ -54,7 +68,7 @@ pub fn metrics(rows: &[Row], definitions: &[Metric]) -> BTreeMap<String, MetricS
                 ci95: None,
                 range: range(std::iter::once(mean)),
             };
-            Some((entity.map_or_else(|| name.to_owned(), |entity| format!("{name}@{entity}")), summary))
+            Some((name, summary))
         })
         .collect()
 }

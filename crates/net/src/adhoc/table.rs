@@ -1,6 +1,7 @@
 //! The table for people: 80 columns, one line a point.
 
 use super::summary::{Point, metrics, point_id};
+use crate::path;
 use std::fmt::Write;
 use weir_core::metric::Metric;
 use weir_core::record::MetricSummary;
@@ -41,8 +42,30 @@ fn wrapped(text: &str) -> String {
     out
 }
 
-/// `workload` is `stream`, `latency`, `burst`, `connect` or `udp`.
+/// A path is no line but a list of hops.
+fn paths(points: &[Point]) -> String {
+    let mut out = String::new();
+    for point in points {
+        let id = point_id("path", &point.parameters);
+        if points.len() > 1 {
+            let _ = writeln!(out, "{id}");
+        }
+        out.push_str(&path::table::describe(&point.measurement.rows));
+        let mut notes = point.measurement.warnings.clone();
+        notes.extend(point.measurement.invalid.iter().map(|reason| format!("{id} does not count: {reason}")));
+        for note in notes {
+            out.push_str(&wrapped(&note));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// `workload` is `stream`, `latency`, `burst`, `connect`, `udp` or `path`.
 pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String {
+    if workload == "path" {
+        return paths(points);
+    }
     let columns: &[(&str, usize)] = match workload {
         "stream" => &[("goodput", 13), ("slowest flow", 14), ("Jain", 7), ("resent", 8), ("stalled", 9)],
         "udp" => &[("goodput", 13), ("lost", 9), ("reordered", 9), ("jitter", 10), ("packets/s", 11)],

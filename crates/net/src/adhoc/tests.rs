@@ -54,7 +54,7 @@ fn milliseconds(count: u64) -> Value {
 }
 
 fn measure(address: SocketAddr, key: Option<Key>, job: &(Job, Values)) -> Result<Measurement, AdhocError> {
-    Client { address, key }.measure(&job.0, &job.1, &|| 0, &mut |_| {})
+    Client::new(address, key).measure(&job.0, &job.1, &|| 0, &mut |_| {})
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_client_that_vanishes_leaves_the_server_free() {
     let server = Running::begin(None);
     let job = stream(&[("duration", milliseconds(30_000))]);
     let began = Instant::now();
-    let error = Client { address: server.address, key: None }
+    let error = Client::new(server.address, None)
         .measure(
             &job.0,
             &job.1,
@@ -162,7 +162,7 @@ fn one_interrupt_keeps_what_was_measured_and_says_that_it_was_cut() {
     let server = Running::begin(None);
     let job = stream(&[("duration", milliseconds(30_000))]);
     let began = Instant::now();
-    let measured = Client { address: server.address, key: None }
+    let measured = Client::new(server.address, None)
         .measure(&job.0, &job.1, &|| u32::from(began.elapsed() > Duration::from_millis(400)), &mut |_| {})
         .unwrap();
     assert!(measured.stopped);
@@ -269,4 +269,58 @@ fn a_hundred_flows_to_a_server_are_connected_at_once_over_either_family() {
     assert_eq!(measure(address, None, &job).unwrap().invalid, None);
     interrupts.store(1, Ordering::Relaxed);
     thread.join().unwrap().unwrap();
+}
+
+// Spec: net-protocol.md#sessions-6
+#[test]
+fn a_server_that_hangs_in_mid_measurement_ends_every_workload_with_that_reason() {
+    use message::{FromClient, FromServer, token_text};
+    use weir_transport::gate::{Gate, GateLimits};
+    use weir_transport::{read_frame, write_frame};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut gate = Gate::new(listener, None, GateLimits::default()).unwrap();
+    let mut admit = move || {
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until {
+            if let Some(client) = gate.next(Duration::from_millis(100)).unwrap().pop() {
+                let stream = client.welcome().unwrap();
+                stream.set_nonblocking(false).unwrap();
+                return stream;
+            }
+        }
+        panic!("nobody came");
+    };
+    let values = |pairs: &[(&str, Value)]| {
+        let mut values = Values::default();
+        pairs.iter().for_each(|(key, value)| values.set(key, value.clone()));
+        values
+    };
+    let long = values(&[("duration", milliseconds(60_000))]);
+    let bursts = values(&[("size", Value::Size(Bytes(1_000_000))), ("repetitions", Value::Count(1_000))]);
+    let jobs = [
+        (Job::Stream(StreamPlan::from_values(&long).unwrap()), long.clone()),
+        (Job::Latency(LatencyPlan::from_values(&long).unwrap()), long.clone()),
+        (Job::Burst(crate::burst::plan::BurstPlan::from_values(&bursts).unwrap()), bursts),
+    ];
+    for (job, values) in jobs {
+        let name = job.name();
+        let (said, held) = std::thread::scope(|scope| {
+            let hung = scope.spawn(|| {
+                // As a server up to the start, and then not a word.
+                let control = admit();
+                let _: Option<FromClient> = read_frame(&mut &control, 1 << 20).unwrap();
+                let ready = FromServer::Ready { token: token_text(&[0; 16]) };
+                write_frame(&mut &control, &ready).unwrap();
+                let flow = admit();
+                write_frame(&mut &control, &FromServer::Connected).unwrap();
+                (control, flow)
+            });
+            let client = Client::new(address, None).with_silence(Duration::from_millis(500));
+            let said = client.measure(&job, &values, &|| 0, &mut |_| {}).unwrap_err();
+            (said, hung.join().unwrap())
+        });
+        assert!(said.0.contains("has said nothing for 500ms"), "{name}: {said}");
+        drop(held);
+    }
 }
