@@ -5,13 +5,14 @@
 use crate::rendezvous::Flow;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use weir_seams::workload::{Control, WorkloadError};
 use weir_sys::clock;
+use weir_sys::poll::{self, Interest};
 
 /// How often the connections and the orders are looked at from outside.
 const LOOK: Duration = Duration::from_millis(20);
@@ -31,12 +32,20 @@ pub struct Guard {
     /// Grows with everything that moves.
     progress: AtomicU64,
     silent: AtomicBool,
+    /// Nothing is said on the flow any more: if it can be read it has ended, and so does what is attended.
+    follows: AtomicBool,
 }
 
 impl Guard {
     pub fn new(stream: &TcpStream, limit: Duration) -> Guard {
         let held = Mutex::new(Held { flow: stream.try_clone().ok(), also: None });
-        Guard { held, limit, progress: AtomicU64::new(0), silent: AtomicBool::new(false) }
+        Guard {
+            held,
+            limit,
+            progress: AtomicU64::new(0),
+            silent: AtomicBool::new(false),
+            follows: AtomicBool::new(false),
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -46,6 +55,19 @@ impl Guard {
     /// Looks after this socket too, a connection or a listener, instead of the one named before.
     pub fn attend(&self, socket: BorrowedFd<'_>) {
         self.held().also = socket.try_clone_to_owned().ok().map(TcpStream::from);
+    }
+
+    /// Likewise, until the flow ends, on which nothing is said meanwhile.
+    pub fn attend_with_flow(&self, socket: BorrowedFd<'_>) {
+        self.attend(socket);
+        self.follows.store(true, Ordering::Relaxed);
+    }
+
+    fn flow_has_ended(&self) -> bool {
+        self.follows.load(Ordering::Relaxed)
+            && self.held().flow.as_ref().is_some_and(|flow| {
+                poll::wait(flow.as_fd(), Interest::Readable, Duration::ZERO).unwrap_or(true)
+            })
     }
 
     /// The connection named last is closed: its peer must not wait for a copy of it.
@@ -164,7 +186,7 @@ fn watch(guards: &[Guard], control: &Control, finished: &dyn Fn() -> bool) {
                 guard.silent.store(true, Ordering::Relaxed);
                 guard.end();
             }
-            if control.aborted() {
+            if control.aborted() || guard.flow_has_ended() {
                 guard.end();
             }
         }

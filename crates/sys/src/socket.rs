@@ -110,8 +110,23 @@ pub fn connect_waiting(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Resu
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
             Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer from {address}")))
         }
-        Err(error) => Err(error),
+        Err(error) => Err(no_port_left(error)),
     }
+}
+
+/// Says what is short where the kernel finds no local port for a connection or a datagram socket.
+pub fn no_port_left(error: io::Error) -> io::Error {
+    if !matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse) {
+        return error;
+    }
+    const RANGE: &str = "net.ipv4.ip_local_port_range";
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let range: Vec<&str> = range.split_whitespace().collect();
+    let text = format!(
+        "no local port is left ({error}): {RANGE} is {} here, and the end that closes first keeps its port for a minute (TIME-WAIT)",
+        range.join(" to ")
+    );
+    io::Error::new(io::ErrorKind::AddrNotAvailable, text)
 }
 
 /// Makes the socket non-blocking and begins to connect it. True when it is connected already; else it becomes writable when
@@ -123,7 +138,7 @@ pub fn begin_connect(socket: BorrowedFd<'_>, address: &SocketAddr) -> io::Result
     match check(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), raw.length) }) {
         Ok(_) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(false),
-        Err(error) => Err(error),
+        Err(error) => Err(no_port_left(error)),
     }
 }
 

@@ -214,7 +214,7 @@ pub fn open(
 ) -> Result<Association, HandshakeError> {
     let deadline = Instant::now() + limit;
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = UdpSocket::bind(any)?;
+    let socket = UdpSocket::bind(any).map_err(socket::no_port_left)?;
     socket.connect(address)?;
     socket.set_nonblocking(true)?;
     let mut knock = Knock::new(token, flow, key::random()?);

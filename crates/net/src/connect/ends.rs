@@ -8,10 +8,11 @@ use crate::rendezvous::Flow;
 use crate::stream::engine::wait_for_start;
 use crate::threads::{self, Guard};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weir_seams::workload::Control;
+use weir_sys::poll::{self, Interest};
 use weir_sys::{clock, socket};
 
 /// The byte after the token: another connection, or the flow's last, which is none that counts.
@@ -38,7 +39,7 @@ impl End<'_> {
         let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
         let result = threads::prepare(&stream).and_then(|()| match link {
             Some(Link::Way(way)) => self.make(&way, &mut report),
-            Some(Link::Door(door)) => self.take(door),
+            Some(Link::Door(door)) => self.take(&stream, door),
             None => Err(io::Error::other("the flow was told of no way: this is a bug of weir")),
         });
         if let Err(error) = result {
@@ -128,10 +129,10 @@ impl End<'_> {
     }
 
     /// The server's end.
-    fn take(&self, door: Door) -> io::Result<()> {
+    fn take(&self, flow: &TcpStream, door: Door) -> io::Result<()> {
         let plan = self.plan;
         let (listener, token) = door.into_waiting()?;
-        self.guard.attend(listener.as_fd());
+        self.guard.attend_with_flow(listener.as_fd());
         let mut request = vec![0; TOKEN_BYTES + 1 + plan.request_bytes as usize];
         let response = vec![0x57; plan.response_bytes as usize];
         if !wait_for_start(self.control, self.control.start_at()) {
@@ -143,6 +144,10 @@ impl End<'_> {
                 Ok(accepted) => accepted,
                 Err(_) if self.control.aborted() => return Ok(()),
                 Err(error) if passes(&error) => continue,
+                // Shut down from outside: the client has left, or nothing came for too long.
+                Err(_) if poll::wait(flow.as_fd(), Interest::Readable, Duration::ZERO)? => {
+                    return Err(io::Error::new(ErrorKind::UnexpectedEof, "the client ended the flow"));
+                }
                 Err(error) => return Err(error),
             };
             stream.set_read_timeout(Some(TOKEN_LIMIT))?;
@@ -178,8 +183,7 @@ fn passes(error: &io::Error) -> bool {
 fn explained(error: &io::Error) -> String {
     if error.kind() == ErrorKind::AddrNotAvailable {
         return format!(
-            "no port is left ({error}): those of earlier connections are in TIME-WAIT for a minute; \
-             close = \"server\" keeps them at the other end, \"reset\" nowhere"
+            "{error}; close = \"server\" keeps those of earlier connections at the other end, \"reset\" nowhere"
         );
     }
     error.to_string()
