@@ -51,6 +51,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
         workload: entry.build,
         values: &values,
         pairs: vec![(peer("a-0"), peer("b-0"))],
+        group: 0,
         start: StepStart::After(None),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
         data_ports: &BTreeMap::new(),

@@ -90,6 +90,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
         workload: entry.build,
         values: &values,
         pairs: vec![(peer(fleet, "left-0"), peer(fleet, host))],
+        group: index,
         start: StepStart::After(index.checked_sub(1)),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
         samplers: Vec::new(),

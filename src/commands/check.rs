@@ -2,7 +2,7 @@
 
 use super::scenario_file::{self, Changes};
 use crate::registry;
-use anyhow::{anyhow, bail};
+use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,17 +107,13 @@ impl<'a> Outlook<'a> {
 }
 
 fn prospect<'a>(configuration: &'a Configuration, step: &'a Step) -> anyhow::Result<Prospect<'a>> {
-    let Some(entry) = registry::workloads().iter().find(|entry| entry.name == step.workload) else {
-        bail!("step {}: no workload is called {:?}", step.name, step.workload);
-    };
     let rtt = longest_rtt(configuration, step);
-    let estimate = entry
-        .build
-        .estimate(&step.values, step.pairs.len(), rtt)
-        .map_err(|error| anyhow!("step {} (point {}): {error}", step.name, step.point))?;
+    let estimate = crate::run::campaign::estimate(registry::workloads(), configuration, step)
+        .with_context(|| format!("point {}", step.point))?;
     let ceiling = crate::run::campaign::ceiling(configuration, step);
     let loaded = step.values.duration("duration").unwrap_or(estimate.duration).as_secs_f64();
-    let by_ceiling = ceiling.map(|ceiling| (ceiling * loaded / 8.0) as u64);
+    let rounds = step.rounds.len().max(1) as f64;
+    let by_ceiling = ceiling.map(|ceiling| (ceiling * loaded * rounds / 8.0) as u64);
     let bytes_at_most = estimate.bytes.or(by_ceiling).or(latency_bytes(step));
     let detects = detects(step, &estimate, rtt);
     let measured = measured(step);
@@ -256,7 +252,13 @@ fn losses(
     }
     let mtu = path.iter().map(|index| links[*index].mtu).min()?;
     let segment = Bytes(u64::from(model::Segments::of(step).payload_bytes(mtu)));
-    let flows = (step.pairs.len() as u64 * step.values.count("streams").unwrap_or(1)) as f64;
+    let at_once = if step.rounds.is_empty() { step.pairs.len() } else { 1 };
+    let flows = (at_once as u64 * step.values.count("streams").unwrap_or(1)) as f64;
+    let ceiling = if step.rounds.is_empty() {
+        ceiling
+    } else {
+        crate::run::campaign::ceiling(configuration, &step.of_pair(0))
+    };
     let share = ceiling.map_or(f64::INFINITY, |ceiling| ceiling / flows);
     let rate = model::mathis(segment, rtt, loss).unwrap_or(f64::INFINITY).min(share);
     let count = rate / 8.0 / segment.0 as f64 * measured * loss;
@@ -286,6 +288,8 @@ fn json(plan: &Plan, outlook: &Outlook<'_>) -> Value {
                 "case": prospect.configuration.case,
                 "parameters": parameters,
                 "pairs": prospect.step.pairs.len(),
+                "local_pairs": local_pairs(prospect),
+                "rounds": rounds(prospect),
                 "estimated_seconds": prospect.estimate.duration.as_secs_f64(),
                 "bytes_at_most": prospect.bytes_at_most,
                 "ceiling_bits_per_second": prospect.ceiling,
@@ -328,6 +332,35 @@ fn json(plan: &Plan, outlook: &Outlook<'_>) -> Value {
         "not_judged": plan.not_judged,
         "warnings": plan.warnings.iter().chain(&outlook.warnings).collect::<Vec<_>>(),
     })
+}
+
+/// Pairs within one site, where others are between sites and all take turns.
+fn local_pairs(prospect: &Prospect<'_>) -> usize {
+    let (step, topology) = (prospect.step, &prospect.configuration.topology);
+    if step.rounds.is_empty() {
+        return 0;
+    }
+    (0..step.pairs.len()).filter(|pair| step.is_local(topology, *pair)).count()
+}
+
+/// Pairs of each round by the names of their hosts; empty where all load at once.
+fn rounds<'a>(prospect: &Prospect<'a>) -> Vec<Vec<[&'a str; 2]>> {
+    let (step, hosts) = (prospect.step, &prospect.configuration.topology.hosts);
+    let names = |pair: &usize| {
+        let (from, to) = step.pairs[*pair];
+        [hosts[from].name.as_str(), hosts[to].name.as_str()]
+    };
+    step.rounds.iter().map(|round| round.iter().map(names).collect()).collect()
+}
+
+/// ` (8 of them local) in 14 rounds`
+fn turns_text(prospect: &Prospect<'_>) -> String {
+    let rounds = prospect.step.rounds.len();
+    let local = match local_pairs(prospect) {
+        0 => String::new(),
+        local => format!(" ({local} of them local)"),
+    };
+    if rounds == 0 { String::new() } else { format!("{local} in {rounds} round{}", plural(rounds)) }
 }
 
 fn problems_json(errors: &ScenarioErrors) -> Value {
@@ -397,10 +430,11 @@ fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
             prospect.ceiling.map_or(String::new(), |rate| format!(", ceiling {}", human(rate, "bit/s")));
         let length = human(prospect.estimate.duration.as_secs_f64(), "s");
         let text = format!(
-            "{}  {}, {pairs} pair{}, {length}{ceiling}",
+            "{}  {}, {pairs} pair{}{}, {length}{ceiling}",
             prospect.step.point,
             prospect.step.workload,
-            plural(pairs)
+            plural(pairs),
+            turns_text(prospect)
         );
         line(&mut out, "  ", &text);
     }

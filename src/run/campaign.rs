@@ -4,7 +4,7 @@ use crate::run::environment;
 use crate::run::hosts::{self, HostsLauncher};
 use crate::run::progress::Progress;
 use crate::run::resume;
-use crate::run::trial::{self, TrialInput, utc_of};
+use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
 use anyhow::{Context, anyhow, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use weir_core::record::{
     ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, StepRecord, TimelineEvent, TrialRecord,
 };
 use weir_core::scenario::order;
-use weir_core::scenario::{Configuration, Plan, RealHost, Step};
+use weir_core::scenario::{Configuration, Plan, RealHost, Step, StepStart};
 use weir_core::topology::Topology;
 use weir_core::{model, seed};
 use weir_lab::Lab;
@@ -27,6 +27,9 @@ use weir_seams::workload::{Estimate, Peer, WorkloadEntry};
 
 /// An agent says hello within this time of being started, also on a busy machine.
 const HELLO_MAX: Duration = Duration::from_secs(10);
+
+/// Pairs that a warning names; more are counted.
+const PAIRS_NAMED_MAX: usize = 4;
 
 /// A lab that is up, or real hosts, with agents.
 struct Stage {
@@ -71,10 +74,37 @@ pub fn estimate(
     configuration: &Configuration,
     step: &Step,
 ) -> anyhow::Result<Estimate> {
+    if step.rounds.is_empty() {
+        return estimate_of(workloads, configuration, step, &step.pairs);
+    }
+    // The rounds one after the other, each as long as its longest turn.
+    let mut all: Option<Estimate> = None;
+    for round in &step.rounds {
+        let mut longest = Duration::ZERO;
+        for pair in round {
+            let own = estimate_of(workloads, configuration, step, &[step.pairs[*pair]])?;
+            longest = longest.max(own.duration);
+            let so_far = all.get_or_insert(Estimate { duration: Duration::ZERO, bytes: Some(0), ..own });
+            so_far.bytes = so_far.bytes.zip(own.bytes).map(|(sum, bytes)| sum.saturating_add(bytes));
+        }
+        if let Some(so_far) = &mut all {
+            so_far.duration = so_far.duration.saturating_add(longest);
+        }
+    }
+    all.with_context(|| format!("step {}: no pair takes a turn", step.name))
+}
+
+/// What pairs of a step take that load together.
+fn estimate_of(
+    workloads: &[WorkloadEntry],
+    configuration: &Configuration,
+    step: &Step,
+    pairs: &[(usize, usize)],
+) -> anyhow::Result<Estimate> {
     let entry = entry_of(workloads, step)?;
-    let rtts = step.pairs.iter().filter_map(|(from, to)| configuration.topology.rtt(*from, *to));
+    let rtts = pairs.iter().filter_map(|(from, to)| configuration.topology.rtt(*from, *to));
     let rtt = rtts.max().unwrap_or_default();
-    let estimate = entry.build.estimate(&step.values, step.pairs.len(), rtt);
+    let estimate = entry.build.estimate(&step.values, pairs.len(), rtt);
     estimate.map_err(|error| anyhow!("step {}: {error}", step.name))
 }
 
@@ -127,7 +157,7 @@ impl<'a> Campaign<'a> {
             (std::mem::take(&mut interrupted.records), std::mem::take(&mut interrupted.finished));
         let mut warnings = planned_warnings(plan, &interrupted.plan.not_judged);
         warnings.append(&mut interrupted.lost);
-        warnings.extend(records.iter().filter_map(does_not_count));
+        warnings.extend(records.iter().flat_map(does_not_count));
         let before = interrupted.environment.take().unwrap_or_default();
         let environment = environment::read(environment::WATCHED);
         let changes = resume::environment_changes(&before, &environment::with_lab(&environment, &[]));
@@ -216,11 +246,7 @@ impl<'a> Campaign<'a> {
         self.prepare_stage(configuration, trial)?;
         let Some(stage) = &mut self.stage else { bail!("the lab is not up") };
         let data_ports = hosts::data_ports(configuration.hosts.as_deref().unwrap_or_default());
-        let jobs: Vec<StepJob<'_>> = configuration
-            .steps
-            .iter()
-            .map(|step| job(self.workloads, configuration, step, &stage.fleet, &data_ports))
-            .collect::<Result<_, _>>()?;
+        let (jobs, parts) = jobs(self.workloads, configuration, &stage.fleet, &data_ports)?;
         let among = if self.plan.configurations.len() > 1 {
             format!("  {}", configuration.id)
         } else {
@@ -230,6 +256,7 @@ impl<'a> Campaign<'a> {
             directory: self.writer.directory(),
             configuration,
             jobs: &jobs,
+            parts: &parts,
             trial,
             key: &self.key,
             first_task: self.next_task,
@@ -253,7 +280,7 @@ impl<'a> Campaign<'a> {
             self.writer.samples(samples)?;
         }
         for record in &output.records {
-            if let Some(warning) = does_not_count(record) {
+            for warning in does_not_count(record) {
                 progress.say(&format!("  {warning}"));
                 self.warnings.push(warning);
             }
@@ -353,13 +380,67 @@ fn samplers(configuration: &Configuration) -> Vec<String> {
     all.into_iter().map(str::to_owned).collect()
 }
 
-fn job<'a>(
+/// The jobs of a configuration's steps, and what each of them is. A step whose pairs take turns is a job for each pair, a group
+/// of them for each round.
+fn jobs<'a>(
     workloads: &'static [WorkloadEntry],
-    configuration: &Configuration,
-    step: &'a Step,
+    configuration: &'a Configuration,
     fleet: &Fleet,
     data_ports: &'a BTreeMap<String, PortRange>,
-) -> anyhow::Result<StepJob<'a>> {
+) -> anyhow::Result<(Vec<StepJob<'a>>, Vec<Part>)> {
+    let (mut jobs, mut parts) = (Vec::new(), Vec::new());
+    // Of each step, its last group.
+    let mut last_groups: Vec<usize> = Vec::new();
+    let mut group = 0;
+    for (index, step) in configuration.steps.iter().enumerate() {
+        let mut start = match step.start {
+            StepStart::After(before) => StepStart::After(before.map(|before| last_groups[before])),
+            StepStart::At(at) => StepStart::At(at),
+        };
+        let rounds: Vec<&[usize]> = match step.rounds.len() {
+            0 => vec![&[]],
+            _ => step.rounds.iter().map(Vec::as_slice).collect(),
+        };
+        for (round, pairs) in rounds.into_iter().enumerate() {
+            let load = |pairs: &[(usize, usize)]| {
+                let estimate = estimate_of(workloads, configuration, step, pairs)?;
+                let peers = peers(configuration, step, pairs, fleet)?;
+                anyhow::Ok(StepJob {
+                    name: &step.name,
+                    workload_name: &step.workload,
+                    workload: entry_of(workloads, step)?.build,
+                    values: &step.values,
+                    pairs: peers,
+                    group,
+                    start: start.clone(),
+                    estimate,
+                    data_ports,
+                    samplers: samplers(configuration),
+                })
+            };
+            if step.rounds.is_empty() {
+                jobs.push(load(&step.pairs)?);
+                parts.push(Part { step: index, turn: None });
+            }
+            for pair in pairs {
+                jobs.push(load(&[step.pairs[*pair]])?);
+                parts.push(Part { step: index, turn: Some(Turn { pair: *pair, round }) });
+            }
+            start = StepStart::After(Some(group));
+            group += 1;
+        }
+        last_groups.push(group - 1);
+    }
+    Ok((jobs, parts))
+}
+
+/// Hosts of pairs by name and data address.
+fn peers(
+    configuration: &Configuration,
+    step: &Step,
+    pairs: &[(usize, usize)],
+    fleet: &Fleet,
+) -> anyhow::Result<Vec<(Peer, Peer)>> {
     let family = step.values.count("ip").unwrap_or(4);
     let real = configuration.hosts.as_deref().unwrap_or_default();
     let address = |host: usize| match real.get(host) {
@@ -370,18 +451,7 @@ fn job<'a>(
     let peer = |host: usize| -> anyhow::Result<Peer> {
         Ok(Peer { host: configuration.topology.hosts[host].name.clone(), address: address(host)? })
     };
-    let pairs = step.pairs.iter().map(|(from, to)| Ok((peer(*from)?, peer(*to)?)));
-    Ok(StepJob {
-        name: &step.name,
-        workload_name: &step.workload,
-        workload: entry_of(workloads, step)?.build,
-        values: &step.values,
-        pairs: pairs.collect::<anyhow::Result<_>>()?,
-        start: step.start.clone(),
-        estimate: estimate(workloads, configuration, step)?,
-        data_ports,
-        samplers: samplers(configuration),
-    })
+    pairs.iter().map(|(from, to)| Ok((peer(*from)?, peer(*to)?))).collect()
 }
 
 /// Trials in the order in which they are carried out, as indices of configurations and numbers of trials.
@@ -398,10 +468,28 @@ fn planned_warnings(plan: &Plan, not_judged: &[String]) -> Vec<String> {
     plan.warnings.iter().cloned().chain(hosts::warning(plan)).chain(left_out).collect()
 }
 
-/// Said of a trial that is kept and not averaged in.
-fn does_not_count(record: &TrialRecord) -> Option<String> {
-    let reason = record.reason.as_ref()?;
-    Some(format!("trial {} of {} does not count: {reason}", record.trial, record.point))
+/// Said of a trial, or of turns of its pairs, that are kept and not averaged in: once for each reason.
+fn does_not_count(record: &TrialRecord) -> Vec<String> {
+    let head = format!("trial {} of {}", record.trial, record.point);
+    if let Some(reason) = &record.reason {
+        return vec![format!("{head} does not count: {reason}")];
+    }
+    let mut pairs_by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for pair in &record.pairs {
+        if let Some(reason) = &pair.failure {
+            pairs_by_reason.entry(reason).or_default().push(&pair.entity);
+        }
+    }
+    let said = |(reason, pairs): (&str, Vec<&str>)| {
+        let named = pairs.iter().take(PAIRS_NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+        let more = match pairs.len().saturating_sub(PAIRS_NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let verb = if pairs.len() == 1 { "does" } else { "do" };
+        format!("{head}: {named}{more} {verb} not count: {reason}")
+    };
+    pairs_by_reason.into_iter().map(said).collect()
 }
 
 fn interrupted_event(configuration: &Configuration, trial: u32) -> TimelineEvent {
@@ -428,6 +516,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
             point: step.point.clone(),
             parameters: step.parameters.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
             pairs: step.pairs.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
+            rounds: step.rounds.clone(),
             ceiling_bits_per_second: ceiling(configuration, step),
         }
     };
@@ -455,8 +544,18 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
     }
 }
 
-/// The framing ceiling of the sum of a step's flows, for workloads that fill a path.
+/// The framing ceiling of the sum of a step's flows, for workloads that fill a path; of pairs that take turns in the round that
+/// has the highest.
 pub fn ceiling(configuration: &Configuration, step: &Step) -> Option<f64> {
     (step.workload == "stream").then_some(())?;
-    model::total_ceiling(configuration, step)
+    if step.rounds.is_empty() {
+        return model::total_ceiling(configuration, step);
+    }
+    let mut highest: Option<f64> = None;
+    for round in &step.rounds {
+        let of_pair = |pair: &usize| model::total_ceiling(configuration, &step.of_pair(*pair));
+        let sum = round.iter().map(of_pair).sum::<Option<f64>>()?;
+        highest = Some(highest.map_or(sum, |highest| highest.max(sum)));
+    }
+    highest
 }

@@ -16,6 +16,10 @@ pub mod needs;
 #[cfg(feature = "lab")]
 pub mod progress;
 #[cfg(feature = "lab")]
+pub mod records;
+#[cfg(feature = "lab")]
 pub mod resume;
 #[cfg(feature = "lab")]
 pub mod trial;
+#[cfg(feature = "lab")]
+pub mod turns;

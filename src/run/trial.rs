@@ -1,24 +1,22 @@
 //! One trial of one configuration: faults on time, samplers around it, and records of its steps.
 
-use crate::machine::core_count;
 use crate::run::captures::Captures;
 use crate::run::faults::{Due, Injector, Occurrence, Order};
-use crate::run::measure::{Measured, Window, to_trial_clock};
+use crate::run::measure::to_trial_clock;
 use crate::run::progress::Progress;
+use crate::run::records::{Lateness, Recorder};
+use crate::run::turns;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
 use weir_core::Instant;
-use weir_core::evidence::limiting_factor;
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
-use weir_core::model::total_ceiling;
-use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
+use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
 use weir_seams::sampler::{Sampler, SamplerTarget};
-use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
 use weir_sys::process::Signal;
 use weir_telemetry::{PortSampler, Schedule};
 
@@ -34,11 +32,28 @@ pub struct TrialOutput {
     pub lab_broken: Option<String>,
 }
 
+/// What of the configuration a job carries out: a whole step, or a pair's turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub step: usize,
+    pub turn: Option<Turn>,
+}
+
+/// By index among the step's pairs and rounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    pub pair: usize,
+    pub round: usize,
+}
+
 pub struct TrialInput<'a> {
     /// The results folder.
     pub directory: &'a Path,
     pub configuration: &'a Configuration,
+    /// Those of a step stand together, those of a round too.
     pub jobs: &'a [StepJob<'a>],
+    /// Of each job.
+    pub parts: &'a [Part],
     pub trial: u32,
     pub key: &'a str,
     pub first_task: u64,
@@ -53,9 +68,16 @@ struct Watch<'a> {
     progress: &'a mut Progress,
     trial_start: Option<Instant>,
     until: Instant,
+    /// When the first job of each step began.
     step_start: Vec<Option<Instant>>,
-    /// Lateness histograms at the start and the end of each step.
+    /// When each group of jobs began.
+    group_start: Vec<Option<Instant>>,
+    /// Jobs of each group that have not ended.
+    group_left: Vec<usize>,
+    /// Lateness histograms at the start and the end of each job.
     lateness: Vec<(Vec<u64>, Vec<u64>)>,
+    /// What each job has moved.
+    moved: Vec<u64>,
     injector: Injector<'a>,
     captures: Captures<'a>,
     injected: Vec<Occurrence>,
@@ -159,42 +181,84 @@ impl Observer for Watch<'_> {
     fn trial_starts(&mut self, at: Instant) {
         self.trial_start = Some(at);
         // Faults that repeat are scheduled for as long as the trial could take, and forgotten when it ends.
-        let planned: Duration = self.input.jobs.iter().map(|job| job.estimate.duration).sum();
+        let planned = turns::planned(self.input.jobs);
         self.until = at + planned * 2 + Duration::from_secs(60);
         self.inject(None, at);
         self.event(at, "trial-start", None, format!("trial {} starts", self.input.trial));
     }
 
-    fn step_starts(&mut self, step: usize, at: Instant) {
-        self.step_start[step] = Some(at);
-        self.lateness[step].0 = self.lateness_now();
-        self.inject(Some(step), at);
-        let name = self.input.jobs[step].name;
-        self.event(at, "step-start", Some(step), format!("step {name} starts"));
-        let trial_start = self.trial_start.unwrap_or(at);
-        if let Some(lab) = self.lab.as_deref_mut()
-            && let Some(said) = self.captures.begin(lab, step, trial_start)
-        {
-            self.event(at, said.event, Some(step), said.text);
+    fn step_starts(&mut self, job: usize, at: Instant) {
+        let (part, group) = (self.input.parts[job], self.input.jobs[job].group);
+        let (step, name) = (part.step, self.input.jobs[job].name);
+        self.lateness[job].0 = self.lateness_now();
+        if self.step_start[step].is_none() {
+            self.step_start[step] = Some(at);
+            self.inject(Some(step), at);
+            self.event(at, "step-start", Some(step), format!("step {name} starts"));
+            let trial_start = self.trial_start.unwrap_or(at);
+            if let Some(lab) = self.lab.as_deref_mut()
+                && let Some(said) = self.captures.begin(lab, step, trial_start)
+            {
+                self.event(at, said.event, Some(step), said.text);
+            }
         }
-        self.progress.begin(format!("{}  {name}", self.input.label));
+        if self.group_start[group].is_none() {
+            self.group_start[group] = Some(at);
+            let mut label = format!("{}  {name}", self.input.label);
+            if let Some(turn) = part.turn {
+                let own = &self.input.configuration.steps[step];
+                let text = turns::round_text(&self.input.configuration.topology, own, turn.round);
+                self.event(at, "round-start", Some(step), text);
+                label += &format!("  round {}/{}", turn.round + 1, own.rounds.len());
+            }
+            self.progress.begin(label);
+        }
     }
 
-    fn step_ended(&mut self, step: usize, result: &StepResult) {
-        self.lateness[step].1 = self.lateness_now();
+    fn step_ended(&mut self, job: usize, result: &StepResult) {
+        let (part, group) = (self.input.parts[job], self.input.jobs[job].group);
+        let (step, name) = (part.step, self.input.jobs[job].name);
+        self.lateness[job].1 = self.lateness_now();
         let at = result.ended.unwrap_or_else(weir_sys::clock::monotonic);
-        let text = match &result.failure {
-            Some(reason) => format!("step {} failed: {reason}", self.input.jobs[step].name),
-            None => format!("step {} ended", self.input.jobs[step].name),
+        match (part.turn, &result.failure) {
+            (None, Some(reason)) => {
+                self.event(at, "step-failed", Some(step), format!("step {name} failed: {reason}"));
+            }
+            (Some(turn), Some(reason)) => {
+                let (topology, own) =
+                    (&self.input.configuration.topology, &self.input.configuration.steps[step]);
+                let pair = own.pair_entity(topology, turn.pair);
+                let text = format!("step {name}: {pair} failed: {reason}");
+                self.event(at, "pair-failed", Some(step), text);
+                if let Some(event) = self.timeline.last_mut() {
+                    event.data.insert("pair".to_owned(), pair.into());
+                }
+            }
+            (_, None) => {}
+        }
+        self.group_left[group] -= 1;
+        if self.group_left[group] > 0 {
+            return;
+        }
+        self.progress.end(self.input.jobs[job].estimate.duration);
+        let of_step = |(index, part): (usize, &Part)| {
+            (part.step == step).then(|| self.group_left[self.input.jobs[index].group])
         };
-        self.event(at, if result.failure.is_some() { "step-failed" } else { "step-end" }, Some(step), text);
-        self.end_capture(step, at);
-        self.progress.end(self.input.jobs[step].estimate.duration);
+        if self.input.parts.iter().enumerate().filter_map(of_step).all(|left| left == 0) {
+            if part.turn.is_some() || result.failure.is_none() {
+                self.event(at, "step-end", Some(step), format!("step {name} ended"));
+            }
+            self.end_capture(step, at);
+        }
     }
 
-    fn progress(&mut self, step: usize, done: u64, now: Instant) {
-        let elapsed = self.step_start[step].map_or(Duration::ZERO, |start| now.since(start));
-        self.progress.moved(step, done, now, elapsed, self.input.jobs[step].estimate.duration);
+    fn progress(&mut self, job: usize, done: u64, now: Instant) {
+        self.moved[job] = done;
+        let group = self.input.jobs[job].group;
+        let of_group = self.input.jobs.iter().zip(&self.moved).filter(|(other, _)| other.group == group);
+        let sum = of_group.map(|(_, done)| *done).sum();
+        let elapsed = self.group_start[group].map_or(Duration::ZERO, |start| now.since(start));
+        self.progress.moved(group, sum, now, elapsed, self.input.jobs[job].estimate.duration);
     }
 
     fn interrupt(&mut self) -> Interrupt {
@@ -235,7 +299,8 @@ pub fn utc_of(at: Instant) -> String {
     format!("{then:.6}")
 }
 
-fn offset_ns(at: Instant, start: Instant) -> i64 {
+/// Nanoseconds from `start`, which may lie after it.
+pub fn offset_ns(at: Instant, start: Instant) -> i64 {
     (i128::from(at.as_ns()) - i128::from(start.as_ns())).clamp(i128::from(i64::MIN), i128::from(i64::MAX))
         as i64
 }
@@ -244,7 +309,7 @@ fn offset_ns(at: Instant, start: Instant) -> i64 {
 fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, Box<dyn Sampler>)> {
     // What this machine does says nothing of hosts elsewhere.
     let Some(lab) = lab else { return Vec::new() };
-    let planned: Duration = input.jobs.iter().map(|job| job.estimate.duration).sum();
+    let planned = turns::planned(input.jobs);
     let links = input.configuration.topology.directed_links();
     let spread = |least: Duration, series: usize| {
         let share = SAMPLES_MAX * 12 / (series.max(12) as u128);
@@ -279,13 +344,21 @@ pub fn run(
 ) -> TrialOutput {
     let schedule = Schedule::start("machine", samplers(lab.as_deref(), fleet, input));
     let count = input.jobs.len();
+    let groups = input.jobs.iter().map(|job| job.group + 1).max().unwrap_or(0);
+    let mut group_left = vec![0; groups];
+    for job in input.jobs {
+        group_left[job.group] += 1;
+    }
     let mut watch = Watch {
         input,
         lab: lab.as_deref_mut(),
         progress,
         trial_start: None,
         until: Instant::NEVER,
-        step_start: vec![None; count],
+        step_start: vec![None; input.configuration.steps.len()],
+        group_start: vec![None; groups],
+        group_left,
+        moved: vec![0; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
         injector: Injector::new(&input.configuration.faults),
         captures: Captures::new(input.directory, input.configuration, input.trial),
@@ -301,7 +374,7 @@ pub fn run(
     }
     let ended = weir_sys::clock::monotonic();
     // A trial that broke off has steps that never ended.
-    for step in 0..input.jobs.len() {
+    for step in 0..input.configuration.steps.len() {
         watch.end_capture(step, ended);
     }
     watch.event(ended, "trial-end", None, format!("trial {} ends", input.trial));
@@ -324,10 +397,25 @@ pub fn run(
     timeline.extend(clocks.iter().map(|(host, clock)| clock_event(host, clock, input, trial_start, ended)));
     timeline.sort_by_key(|event| event.at_ns);
     let mut output = TrialOutput { records: Vec::new(), samples: Vec::new(), timeline, lab_broken };
-    for (index, result) in results.into_iter().enumerate() {
-        let (before, after) = lateness[index].clone();
-        let edges = (!before.is_empty() && !after.is_empty()).then_some((before, after));
-        record_step(input, index, result, trial_start, &series, &happened, edges, &mut output);
+    let recorder = Recorder { input, trial_start, series: &series, happened: &happened };
+    let lateness = |job: usize| -> Lateness {
+        let (before, after) = lateness[job].clone();
+        (!before.is_empty() && !after.is_empty()).then_some((before, after))
+    };
+    // The user or the fabric ended it: what is missing then says nothing of the pairs.
+    let broken_off = output.lab_broken.is_some() || weir_sys::signal::interrupts() > 0;
+    let mut results: VecDeque<(usize, StepResult)> = results.into_iter().enumerate().collect();
+    while let Some((job, result)) = results.pop_front() {
+        let part = input.parts[job];
+        if part.turn.is_none() {
+            recorder.step(job, result, lateness(job), &mut output);
+            continue;
+        }
+        let mut turns = vec![(job, result)];
+        while let Some(next) = results.pop_front_if(|(other, _)| input.parts[*other].step == part.step) {
+            turns.push(next);
+        }
+        turns::record(&recorder, turns, &lateness, broken_off, &mut output);
     }
     for record in &mut output.records {
         record.rows.extend(clocks.iter().flat_map(|(host, clock)| clock_rows(host, clock)));
@@ -406,160 +494,5 @@ fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -
             text: format!("fault {} on {}: {} {verb}", it.fault, it.on, it.what),
             data,
         }
-    })
-}
-
-/// The steady state of a step: from `after` its start on and, where its duration is bounded, before its planned end.
-fn steady_window(after: Duration, estimate: Estimate, whole: Window) -> Window {
-    let start_ns = whole.start_ns + i64::try_from(after.as_nanos()).unwrap_or(0);
-    let planned_end = whole.start_ns + i64::try_from(estimate.duration.as_nanos()).unwrap_or(i64::MAX / 2);
-    let end_ns = if estimate.duration_bounded { planned_end.min(whole.end_ns) } else { whole.end_ns };
-    Window { start_ns: start_ns.min(end_ns), end_ns }
-}
-
-#[allow(clippy::too_many_arguments)] // one caller; a struct would only move the list
-fn record_step(
-    input: &TrialInput<'_>,
-    index: usize,
-    mut result: StepResult,
-    trial_start: Instant,
-    series: &[Series],
-    happened: &[Occurrence],
-    lateness: Option<(Vec<u64>, Vec<u64>)>,
-    output: &mut TrialOutput,
-) {
-    let (step, job) = (&input.configuration.steps[index], &input.jobs[index]);
-    let start = result.started.unwrap_or(trial_start);
-    let whole = Window {
-        start_ns: offset_ns(start, trial_start),
-        end_ns: offset_ns(result.ended.unwrap_or(start), trial_start),
-    };
-    for outcome in &mut result.outcomes {
-        to_trial_clock(&mut outcome.series, trial_start);
-    }
-    let of_hosts = take_host_series(&mut result);
-    let of_step: Vec<FaultWindow> = happened
-        .iter()
-        .filter(|it| {
-            let (fault, part) = it.part;
-            input.configuration.faults[fault].parts[part].affected.concerns(&step.pairs)
-        })
-        .map(|it| FaultWindow {
-            name: it.fault.to_string(),
-            start_ns: offset_ns(it.start, trial_start),
-            end_ns: offset_ns(it.end, trial_start),
-        })
-        .filter(|fault| fault.start_ns < whole.end_ns && fault.end_ns > whole.start_ns)
-        .collect();
-    let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &of_step };
-    let derived = job.workload.derive(&context, &result.outcomes);
-    let measured = Measured {
-        topology: &input.configuration.topology,
-        pairs: &step.pairs,
-        // Many flows take a while to share out; only those that try to fill the path need it.
-        ceiling_bits_per_second: derived.transport.and_then(|_| total_ceiling(input.configuration, step)),
-        whole,
-        steady: steady_window(step.steady_after(), job.estimate, whole),
-        series,
-        of_hosts: &of_hosts,
-        faults: &of_step,
-        outcomes: &result.outcomes,
-        lateness,
-        core_count: core_count(),
-    };
-    let factor = limiting_factor(&measured.facts(&derived, input.configuration.hosts.is_none()));
-    let not_granted =
-        result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));
-    let not_granted: BTreeSet<String> = not_granted.collect();
-    output.timeline.extend(derived.warnings.into_iter().chain(not_granted).map(|text| TimelineEvent {
-        at_ns: start.as_ns(),
-        utc: utc_of(start),
-        event: "warning".to_owned(),
-        configuration: Some(input.configuration.id.clone()),
-        trial: Some(input.trial),
-        step: Some(step.name.clone()),
-        trial_ns: Some(whole.start_ns),
-        text: format!("{}: {text}", step.point),
-        data: serde_json::Map::new(),
-    }));
-    let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
-    rows.extend(derived.rows);
-    rows.extend(measured.rows());
-    let failures = result
-        .outcomes
-        .iter()
-        .flat_map(|it| it.failures.iter().map(|text| format!("host {}: {text}", it.host)));
-    let reason = result.failure.clone().or(derived.invalid).or_else(|| failures.clone().next());
-    let mut granted = serde_json::Map::new();
-    for outcome in &mut result.outcomes {
-        granted.append(&mut outcome.granted);
-    }
-    let sample = |series: Series| SampleRecord {
-        point: step.point.clone(),
-        trial: input.trial,
-        step: step.name.clone(),
-        series,
-    };
-    let own = result.outcomes.iter_mut().flat_map(|outcome| std::mem::take(&mut outcome.series));
-    output.samples.extend(own.chain(derived.series).map(sample));
-    let around = series.iter().chain(&of_hosts);
-    output.samples.extend(around.filter_map(|all| cut(all, whole)).map(sample));
-    output.records.push(TrialRecord {
-        point: step.point.clone(),
-        configuration: input.configuration.id.clone(),
-        step: step.name.clone(),
-        trial: input.trial,
-        valid: reason.is_none(),
-        reason,
-        start_ns: whole.start_ns,
-        end_ns: whole.end_ns,
-        limiting_factor: factor,
-        rows,
-        granted,
-    });
-}
-
-/// What a host's flows use instead of the congestion control that they were to use, in words.
-fn other_congestion<'a>(
-    host: &'a str,
-    granted: &'a serde_json::Map<String, serde_json::Value>,
-) -> impl Iterator<Item = String> + 'a {
-    granted.values().filter_map(move |of_flow| {
-        let (asked, has) = (of_flow.get("asked_congestion")?.as_str()?, of_flow.get("congestion")?.as_str()?);
-        Some(format!(
-            "host {host}: congestion control {asked} is for the privileged there and {has} was used; add it to \
-             net.ipv4.tcp_allowed_congestion_control, or ask for {has} (tcp.congestion)"
-        ))
-    })
-}
-
-/// Takes what samplers gathered on the hosts out of the outcomes. A host that has two parts in a step was watched twice, and
-/// the first is kept.
-fn take_host_series(result: &mut StepResult) -> Vec<Series> {
-    let mut known = BTreeSet::new();
-    let mut taken = Vec::new();
-    for outcome in &mut result.outcomes {
-        let (of_host, own) =
-            std::mem::take(&mut outcome.series).into_iter().partition(|it| it.entity.starts_with("host."));
-        outcome.series = own;
-        let fresh: Vec<Series> = of_host;
-        let new = |series: &Series| known.insert((series.entity.clone(), series.name.clone()));
-        taken.extend(fresh.into_iter().filter(new));
-    }
-    taken
-}
-
-/// The part of a series that belongs to a step; `None` when it says nothing: a counter that stood still.
-fn cut(series: &Series, window: Window) -> Option<Series> {
-    let first = series.t_ns.partition_point(|t| *t < window.start_ns);
-    // A step that broke off before its start has a window that ends before it begins.
-    let end = series.t_ns.partition_point(|t| *t <= window.end_ns).max(first);
-    let value = &series.value[first..end];
-    let idle = value.iter().all(|it| it.to_bits() == value[0].to_bits());
-    let silent = idle && (series.cumulative || series.name.starts_with("port."));
-    (end > first && !silent).then(|| Series {
-        t_ns: series.t_ns[first..end].to_vec(),
-        value: value.to_vec(),
-        ..Series { t_ns: Vec::new(), value: Vec::new(), ..series.clone() }
     })
 }

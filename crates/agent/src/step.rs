@@ -1,7 +1,8 @@
 //! The run state machine: carries out the steps of one trial on a fleet of agents.
 //!
 //! waiting → preparing, stage by stage → ready → running → done. Steps follow each other or start at their own time;
-//! a step whose agent is lost fails with the reason and the others go on.
+//! a step whose agent is lost fails with the reason and the others go on. A step is one job, or several where its parts
+//! fail by themselves: those that load together are a group.
 
 use crate::clock::ClockMap;
 use crate::fleet::{Event, Fleet};
@@ -27,13 +28,16 @@ const STANDSTILL_MAX: Duration = Duration::from_secs(20);
 
 const NO_CLOCK: &str = "its clock was never read: the agent answered no question about it";
 
-/// A step, ready to be carried out.
+/// A step, or a part of one that fails by itself, ready to be carried out.
 pub struct StepJob<'a> {
     pub name: &'a str,
     pub workload_name: &'a str,
     pub workload: &'static dyn Workload,
     pub values: &'a Values,
     pub pairs: Vec<(Peer, Peer)>,
+    /// Jobs of one group, numbered from 0 in the order of the jobs, start together once each of them is ready or has failed.
+    pub group: usize,
+    /// After which group, if after one.
     pub start: StepStart,
     pub estimate: Estimate,
     /// Where the tasks of a host may listen, by host name; any free port where nothing is said.
@@ -177,6 +181,16 @@ fn to_our_clock(fleet: &Fleet, result: &mut StepResult, from: Instant, to: Insta
     }
 }
 
+/// By group, whether all of its jobs are so.
+fn groups(steps: &[Running<'_>], so: impl Fn(&Running<'_>) -> bool) -> Vec<bool> {
+    let count = steps.iter().map(|step| step.job.group + 1).max().unwrap_or(0);
+    let mut all = vec![true; count];
+    for step in steps {
+        all[step.job.group] &= so(step);
+    }
+    all
+}
+
 struct Trial<'a> {
     fleet: &'a mut Fleet,
     observer: &'a mut dyn Observer,
@@ -226,10 +240,11 @@ impl Trial<'_> {
     }
 
     fn begin_what_is_due(&mut self, steps: &mut [Running<'_>]) {
+        let done = groups(steps, |step| matches!(step.phase, Phase::Done));
         for index in 0..steps.len() {
             let due = match steps[index].job.start {
                 StepStart::After(None) => true,
-                StepStart::After(Some(before)) => matches!(steps[before].phase, Phase::Done),
+                StepStart::After(Some(before)) => done[before],
                 // Connections are made before the trial's clock starts, so that the start itself is exact.
                 StepStart::At(_) => true,
             };
@@ -250,16 +265,26 @@ impl Trial<'_> {
             self.observer.trial_starts(at);
         }
         let Some(trial_start) = self.trial_start else { return };
+        let ready = groups(steps, |step| matches!(step.phase, Phase::Ready | Phase::Done));
+        let mut starts: BTreeMap<usize, Instant> = BTreeMap::new();
         for index in 0..steps.len() {
-            if matches!(steps[index].phase, Phase::Ready) {
-                let soonest = monotonic() + self.start_lead(steps);
-                let at = match steps[index].job.start {
-                    StepStart::At(offset) => (trial_start + offset).max(soonest),
-                    StepStart::After(None) => trial_start,
-                    StepStart::After(Some(_)) => soonest,
-                };
-                self.start(steps, index, at);
+            let job = steps[index].job;
+            if !matches!(steps[index].phase, Phase::Ready) || !ready[job.group] {
+                continue;
             }
+            let at = match starts.get(&job.group) {
+                Some(at) => *at,
+                None => {
+                    let soonest = monotonic() + self.start_lead(steps);
+                    match job.start {
+                        StepStart::At(offset) => (trial_start + offset).max(soonest),
+                        StepStart::After(None) => trial_start,
+                        StepStart::After(Some(_)) => soonest,
+                    }
+                }
+            };
+            starts.insert(job.group, at);
+            self.start(steps, index, at);
         }
     }
 

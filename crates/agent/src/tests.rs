@@ -174,6 +174,12 @@ impl Observer for Quiet {
 }
 
 fn run_steps(names: &[&str], observer: &mut Quiet) -> Vec<StepResult> {
+    let each: Vec<usize> = (0..names.len()).collect();
+    run_groups(names, &each, observer)
+}
+
+/// Jobs by what they do, each with its group.
+fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<StepResult> {
     let mut fleet = Fleet::default();
     let hosts = ["a-0".to_owned(), "b-0".to_owned()];
     assert!(fleet.launch(&Threads, &hosts, Duration::from_secs(5)).is_empty());
@@ -188,7 +194,8 @@ fn run_steps(names: &[&str], observer: &mut Quiet) -> Vec<StepResult> {
             workload: &Fake,
             values: &values,
             pairs: vec![(peer("a-0"), peer("b-0"))],
-            start: StepStart::After(index.checked_sub(1)),
+            group: groups[index],
+            start: StepStart::After(groups[index].checked_sub(1)),
             estimate: Fake.estimate(&values, 1, Duration::ZERO).unwrap(),
             data_ports: &any_port,
             samplers: Vec::new(),
@@ -221,6 +228,22 @@ fn a_step_that_fails_on_one_host_names_it_and_the_next_step_goes_on() {
     assert_eq!(results[0].failure.as_deref(), Some("host b-0: port 1 is in use"));
     assert!(results[1].failure.as_deref().unwrap().contains("panicked"), "{:?}", results[1].failure);
     assert_eq!(results[2].failure, None);
+}
+
+// Spec: scenario.md#turns-4
+#[test]
+fn jobs_of_a_group_start_at_one_instant_and_what_fails_in_it_fails_alone() {
+    let mut observer = Quiet::default();
+    let names = ["one", "refuses", "two", "panics", "three", "four"];
+    let results = run_groups(&names, &[0, 0, 0, 1, 1, 2], &mut observer);
+    let failed: Vec<bool> = results.iter().map(|result| result.failure.is_some()).collect();
+    assert_eq!(failed, [false, true, false, true, false, false]);
+    assert_eq!(observer.order, [0, 2, 3, 4, 5], "what refuses never starts");
+    assert_eq!(results[0].started, results[2].started, "a group starts as one");
+    assert_eq!(results[3].started, results[4].started);
+    let end = |of: &[usize]| of.iter().map(|index| results[*index].ended.unwrap()).max().unwrap();
+    assert!(results[4].started.unwrap() > end(&[0, 1, 2]), "a group waits for all of the one before it");
+    assert!(results[5].started.unwrap() > end(&[3, 4]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Judges criteria against records: estimates, intervals, verdicts and one sentence of why. Rules: docs/specs/judging.md.
 
 mod along;
+mod pairs;
 mod shares;
 mod summary;
 mod why;
@@ -13,6 +14,7 @@ use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
 use crate::scenario::plan::{Bound, Criterion, Fit, FitValue, Plan, Reference};
 use crate::scenario::select::{self, Neighbours, PointIndex, parameter};
+use crate::scenario::turns;
 use crate::seed;
 use crate::statistics::{
     INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, most_frequent, range,
@@ -71,19 +73,33 @@ impl<'a> Evidence<'a> {
     fn all(&self, point: &str) -> &[&'a TrialRecord] {
         self.0.get(point).map_or(&[], Vec::as_slice)
     }
-    /// Whether each point has so many valid trials, and at least one.
+    /// Whether each point has so many valid trials, and at least one; and each pair that takes turns so many turns that count.
     fn measured(&self, trials_min: u32) -> bool {
         let least = trials_min.max(1) as usize;
-        self.0.values().all(|trials| trials.iter().filter(|record| record.valid).count() >= least)
+        self.0.values().all(|trials| {
+            let valid: Vec<_> = trials.iter().copied().filter(|record| record.valid).collect();
+            valid.len() >= least && pairs::least_measured(&valid) >= least
+        })
     }
     fn valid(&self, point: &str) -> Vec<&'a TrialRecord> {
         self.all(point).iter().copied().filter(|record| record.valid).collect()
     }
 }
 
-/// The values of one metric (of one entity) in each trial.
+/// The values of one metric in each trial: of one entity, or of all but pairs that are there as a control.
 fn observations<'a>(trials: &[&'a [Row]], metric: &str, entity: Option<&str>) -> Vec<Vec<&'a Observed>> {
-    let wanted = |row: &&Row| row.metric == metric && entity.is_none_or(|entity| row.entity == entity);
+    match entity {
+        Some(entity) => observations_of(trials, metric, &|one| one == entity),
+        None => observations_of(trials, metric, &|one| !turns::is_local(one)),
+    }
+}
+
+fn observations_of<'a>(
+    trials: &[&'a [Row]],
+    metric: &str,
+    of: &dyn Fn(&str) -> bool,
+) -> Vec<Vec<&'a Observed>> {
+    let wanted = |row: &&Row| row.metric == metric && of(&row.entity);
     trials.iter().map(|rows| rows.iter().filter(wanted).map(|row| &row.value).collect()).collect()
 }
 
@@ -264,6 +280,9 @@ impl Judge<'_> {
     /// Whose values to judge: `None` for the point's as a whole.
     fn entities(&self, metric: &Metric, valid: &[&TrialRecord]) -> Vec<Option<String>> {
         let rows = valid.iter().flat_map(|trial| &trial.rows).filter(|row| row.metric == metric.name);
+        if self.criterion.of_pairs {
+            return self.pair_entities(metric, valid);
+        }
         if !metric.scope.has_entities() {
             return if rows.count() == 0 { Vec::new() } else { vec![None] };
         }
@@ -285,6 +304,9 @@ impl Judge<'_> {
     ) -> Result<Pool, String> {
         let rows: Vec<&[Row]> = valid.iter().map(|trial| trial.rows.as_slice()).collect();
         let pool = Pool::new(&observations(&rows, metric.name, entity));
+        if let Some(why) = pairs::failed(metric, entity, valid) {
+            return Err(why);
+        }
         let whose = entity.map_or(String::new(), |entity| format!(" of {entity}"));
         if pool.trial_count() < valid.len() {
             // Averaging only over the trials that have a value would hide those that failed to reach one.
@@ -411,7 +433,12 @@ impl Judge<'_> {
         let configuration = &self.plan.configurations[point.0];
         let step = &configuration.steps[point.1];
         match reference {
-            Reference::Model(model) => model.predict(configuration, step, metric).map(Base::Constant),
+            Reference::Model(model) => {
+                pairs::predict(*model, configuration, step, metric, entity).map(Base::Constant)
+            }
+            Reference::Pairs(pattern) => {
+                pairs::pool(pattern, metric, &self.evidence.valid(&step.point)).map(Base::Pool)
+            }
             Reference::Published => {
                 let name = format!("{}.{}", metric.name, self.criterion.statistic);
                 let published = configuration.published.get(&name).copied().map(Base::Constant);

@@ -16,7 +16,8 @@ fn first_results_schema() -> String {
 /// One trial's value of one metric for one entity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `trial`, a flow (`flow.left-0.right-0.3`), `host.NAME` or a directed link's name.
+    /// `trial`, a flow (`flow.left-0.right-0.3`), a pair that took its turn (`pair.left-0.right-0`), `host.NAME` or a directed
+    /// link's name.
     pub entity: String,
     pub metric: String,
     #[serde(flatten)]
@@ -99,9 +100,33 @@ pub struct TrialRecord {
     pub end_ns: i64,
     pub limiting_factor: LimitingFactor,
     pub rows: Vec<Row>,
+    /// Of a step whose pairs take turns: what became of each, in the order of the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<PairRecord>,
     /// What was asked for and what the kernel granted, and the like; by entity.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub granted: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The turn of one pair in one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairRecord {
+    /// `pair.FROM.TO`; `local.FROM.TO` of the control within one site. The pair's rows carry it.
+    pub entity: String,
+    pub from: String,
+    pub to: String,
+    /// From 0.
+    pub round: u32,
+    /// Nanoseconds from the trial's start.
+    pub start_ns: i64,
+    pub end_ns: i64,
+    /// Why the pair's turn does not count, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    pub limiting_factor: LimitingFactor,
+    /// What a turn that does not count measured all the same; of the others it stands among the trial's rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<Row>,
 }
 
 /// One series of one step of one trial: a line of `samples.jsonl`.
@@ -177,7 +202,10 @@ pub struct StepRecord {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Host names, `[from, to]`.
     pub pairs: Vec<[String; 2]>,
-    /// The framing ceiling of the sum of the flows, bit/s, where the workload has one.
+    /// Pairs by index, round after round, where they take turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Vec<usize>>,
+    /// The framing ceiling of the sum of the flows (of the round that has the highest), bit/s, where the workload has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_bits_per_second: Option<f64>,
 }
@@ -363,6 +391,39 @@ pub struct PointSummary {
     pub trials: u32,
     pub valid_trials: u32,
     pub metrics: BTreeMap<String, MetricSummary>,
+    pub limiting_factor: LimitingFactor,
+    /// Of a step whose pairs take turns: what stands for it, pair by pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Matrix>,
+}
+
+/// One metric of every pair of a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Matrix {
+    pub metric: String,
+    pub unit: String,
+    /// What of the metric a cell gives: `mean` or, of distributions, `median`.
+    pub statistic: String,
+    /// In the order of the plan's pairs.
+    pub cells: Vec<MatrixCell>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MatrixCell {
+    pub from: String,
+    pub to: String,
+    /// Within one site: the control of the pairs between sites.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub local: bool,
+    /// Over the trials in which the pair counts; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Valid trials, and those of them in which the pair counts.
+    pub trials: u32,
+    pub valid_trials: u32,
+    /// Why it does not count in the first of the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     pub limiting_factor: LimitingFactor,
 }
 

@@ -202,12 +202,15 @@ impl Resampler {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
+    /// A number below `count`, which is not nought.
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.next()) * count as u128) >> 64) as usize
+    }
     /// How often each of `count` trials was drawn in `count` draws.
     pub fn weights(&mut self, count: usize) -> Vec<f64> {
         let mut weights = vec![0.0; count];
         for _ in 0..count {
-            let drawn = (u128::from(self.next()) * count as u128) >> 64;
-            weights[drawn as usize] += 1.0;
+            weights[self.below(count)] += 1.0;
         }
         weights
     }

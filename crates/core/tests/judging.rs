@@ -59,6 +59,7 @@ fn trial(point: &str, number: u32, value: f64) -> TrialRecord {
             row("link.wan.forward", "port.load_ratio", 0.9),
             row("link.wan.backward", "port.load_ratio", 0.1),
         ],
+        pairs: Vec::new(),
         granted: serde_json::Map::new(),
     }
 }

@@ -116,7 +116,7 @@ fn two_of_a_name_are_refused() {
 // Spec: scenario.md#file-2
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    refused(&whole().replace("\"stream\"", "\"matrix\""), "workload \"matrix\": not yet", "latency");
+    refused(&whole().replace("\"stream\"", "\"event\""), "workload \"event\": not yet", "latency");
     let criterion = |body: &str| format!("{}[[criterion]]\ntext = \"c\"\n{body}\n", whole());
     refused(&criterion("metric = \"replay.errors\"\nat_most = 0"), "metric \"replay.errors\": not yet", "");
 }
@@ -451,4 +451,54 @@ fn a_fault_reaches_both_directions_one_or_a_hosts_own_link() {
     );
     assert!(plan(&off).configurations[0].faults.is_empty());
     assert_eq!(plan_with(&off, &["fault.f.enabled=true"], false).configurations[0].faults.len(), 1);
+}
+
+// Spec: scenario.md#turns-1, scenario.md#turns-2
+#[test]
+fn pairs_take_turns_in_rounds_that_share_no_link() {
+    let all = whole().replace(
+        "from = \"a-*\"\nto = \"b-*\"",
+        "from = \"*\"\nto = \"*\"\npairing = \"all\"\nturns = \"disjoint\"",
+    );
+    let step = plan(&all).configurations.remove(0).steps.remove(0);
+    assert_eq!(step.pairs.len(), 30);
+    // Eighteen pairs cross the one link between the sites, one at a time.
+    assert_eq!(step.rounds.len(), 18);
+    let duplex = plan_with(&all, &["turns=duplex"], false).configurations.remove(0).steps.remove(0);
+    assert_eq!(duplex.rounds.len(), 9);
+    assert!(plan(&whole()).configurations[0].steps[0].rounds.is_empty(), "without it all load at once");
+    let topology = &plan(&all).configurations[0].topology;
+    let names: Vec<String> = step.pair_entities(topology).collect();
+    assert!(names.contains(&"local.a-0.a-1".to_owned()) && names.contains(&"pair.a-0.b-2".to_owned()));
+}
+
+// Spec: scenario.md#turns-1
+#[test]
+fn turns_that_cannot_be_are_refused() {
+    let with = |more: &str| whole().replace("duration = \"2s\"", &format!("duration = \"2s\"\n{more}"));
+    refused(&with("turns = true"), "turns", "");
+    refused(&with("turns = \"each\""), "turns", "disjoint");
+    let twice = with("turns = \"disjoint\"")
+        .replace("\"a-*\"", "[\"a-0\", \"a-0\"]")
+        .replace("\"b-*\"", "[\"b-1\", \"b-1\"]");
+    refused(&twice, "has the pair a-0 and b-1 twice", "");
+    let many = with("turns = \"disjoint\"\npairing = \"all\"").replace("hosts = 3", "hosts = 33");
+    refused(&many, "has 1089 pairs; at most 1024 can take turns", "fewer hosts");
+}
+
+// Spec: scenario.md#turns-5
+#[test]
+fn on_names_a_pair_only_where_pairs_take_turns() {
+    let criterion = "[[criterion]]\ntext = \"c\"\nmetric = \"stream.total_goodput_bits_per_second\"\nat_least = \"1Mbit/s\"\n";
+    let on = |pair: &str| format!("{criterion}on = \"{pair}\"\n");
+    refused(
+        &format!("{}{}", whole(), on("pair.a-0.b-0")),
+        "is not counted for each link, host or part of a load",
+        "take `turns`",
+    );
+    let turns = whole().replace("duration", "turns = \"disjoint\"\nduration");
+    assert!(plan(&format!("{turns}{}", on("pair.a-*"))).criteria[0].of_pairs);
+    refused(&format!("{turns}{}", on("pair.a-0.b-1")), "is no pair of a step that has", "pair.a-");
+    let of = format!("{turns}{criterion}of = {{ on = \"local.*\" }}\n").replace("\"1Mbit/s\"", "1");
+    refused(&of, "no pair of point x is called \"local.*\"", "");
 }

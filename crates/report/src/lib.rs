@@ -5,6 +5,7 @@ mod curve;
 mod escape;
 mod folder;
 mod html;
+mod matrix;
 mod read;
 mod resume;
 mod sink;

@@ -525,7 +525,9 @@ fn schema() -> jsonschema::Validator {
 #[test]
 fn summaries_keep_to_the_published_schema() {
     let schema = schema();
-    for summary in [sample::summary(), sample::failing_summary()] {
+    let mut of_pairs = sample::summary();
+    of_pairs.points[0].matrix = Some(crate::matrix::tests::matrix(2, 2, |a, _| (a > 0).then_some(5e6)));
+    for summary in [sample::summary(), sample::failing_summary(), of_pairs] {
         let document = serde_json::from_str(&json(&summary)).unwrap();
         let problems: Vec<String> =
             schema.iter_errors(&document).map(|it| format!("{} at {}", it, it.instance_path())).collect();

@@ -141,6 +141,7 @@ impl WorkloadError {
 
 /// The plan of a step and the meaning of its results; pure.
 pub trait Workload: Sync {
+    /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
     /// Refuses parameters that contradict each other, in words that name the keys.
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError>;

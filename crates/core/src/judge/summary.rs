@@ -1,9 +1,13 @@
 //! The points of a run and their metrics, as the summary document lists them.
 
 use super::{Evidence, observations};
-use crate::metric::Metric;
-use crate::record::{Factor, LimitingFactor, MetricSummary, PointSummary, Row, TrialRecord};
-use crate::scenario::plan::Plan;
+use crate::metric::{Metric, Scope};
+use crate::record::{
+    Factor, LimitingFactor, Matrix, MatrixCell, MetricSummary, Observed, PairRecord, PointSummary, Row,
+    TrialRecord,
+};
+use crate::scenario::plan::{Configuration, Plan, Step};
+use crate::scenario::turns::is_local;
 use crate::seed;
 use crate::statistics::{Pool, Statistic, Uncertainty, most_frequent};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +33,8 @@ pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -
                 trials: u32::try_from(all.len()).unwrap_or(u32::MAX),
                 valid_trials: u32::try_from(valid.len()).unwrap_or(u32::MAX),
                 metrics: summarise_rows(&rows, metrics, seed::split(plan.seed, &step.point)),
-                limiting_factor: limiting_factor(&valid),
+                limiting_factor: limiting_factor(valid.iter().map(|record| &record.limiting_factor)),
+                matrix: matrix(configuration, step, &valid, metrics),
             });
         }
     }
@@ -74,23 +79,77 @@ fn summarise(pool: &Pool, unit: &str, seed: u64) -> Option<MetricSummary> {
     })
 }
 
-/// The factor of most valid trials, with the evidence of the trial that is surest of it. Its confidence is that of the
-/// trials that name it, weakened by those that do not.
-fn limiting_factor(valid: &[&TrialRecord]) -> LimitingFactor {
-    let Some((name, _)) = most_frequent(valid.iter().map(|record| record.limiting_factor.name)) else {
+/// The main metric of each pair that takes turns.
+fn matrix(
+    configuration: &Configuration,
+    step: &Step,
+    valid: &[&TrialRecord],
+    metrics: &[Metric],
+) -> Option<Matrix> {
+    let metric = metrics.iter().find(|metric| metric.name == step.main_metric)?;
+    let (name, statistic) = match metric.scope {
+        Scope::Operation => ("median", Statistic::Quantile(0.5)),
+        _ => ("mean", Statistic::Mean),
+    };
+    // A folder of a thousand pairs and as many trials is gone through once, not once for each pair.
+    let mut rows: BTreeMap<&str, Vec<Vec<&Row>>> = BTreeMap::new();
+    let mut turns: BTreeMap<&str, Vec<&PairRecord>> = BTreeMap::new();
+    for (trial, record) in valid.iter().enumerate() {
+        for row in record.rows.iter().filter(|row| row.metric == metric.name) {
+            let trials = rows.entry(&row.entity).or_insert_with(|| vec![Vec::new(); valid.len()]);
+            trials[trial].push(row);
+        }
+        for pair in &record.pairs {
+            turns.entry(&pair.entity).or_default().push(pair);
+        }
+    }
+    let topology = &configuration.topology;
+    let cells: Vec<MatrixCell> = step
+        .pair_entities(topology)
+        .zip(&step.pairs)
+        .map(|(entity, (from, to))| {
+            let measured = rows.get(entity.as_str()).map_or(&[][..], Vec::as_slice);
+            let observed: Vec<Vec<&Observed>> =
+                measured.iter().map(|trial| trial.iter().map(|row| &row.value).collect()).collect();
+            let turns = turns.get(entity.as_str()).map_or(&[][..], Vec::as_slice);
+            let good = turns.iter().filter(|turn| turn.failure.is_none());
+            MatrixCell {
+                from: topology.hosts[*from].name.clone(),
+                to: topology.hosts[*to].name.clone(),
+                local: is_local(&entity),
+                value: Pool::new(&observed).estimate(statistic),
+                trials: u32::try_from(turns.len()).unwrap_or(u32::MAX),
+                valid_trials: u32::try_from(good.clone().count()).unwrap_or(u32::MAX),
+                failure: turns.iter().find_map(|turn| turn.failure.clone()),
+                limiting_factor: limiting_factor(good.map(|turn| &turn.limiting_factor)),
+            }
+        })
+        .collect();
+    (!cells.is_empty()).then(|| Matrix {
+        metric: metric.name.to_owned(),
+        unit: metric.unit.to_owned(),
+        statistic: name.to_owned(),
+        cells,
+    })
+}
+
+/// The factor of most valid trials (or turns), with the evidence of the one that is surest of it. Its confidence is that of
+/// those that name it, weakened by those that do not.
+fn limiting_factor<'a>(valid: impl Iterator<Item = &'a LimitingFactor> + Clone) -> LimitingFactor {
+    let Some((name, _)) = most_frequent(valid.clone().map(|factor| factor.name)) else {
         return LimitingFactor {
             name: Factor::Unknown,
             confidence: 0.0,
             evidence: vec!["no trial is valid".to_owned()],
         };
     };
-    let agreeing: Vec<&LimitingFactor> =
-        valid.iter().map(|record| &record.limiting_factor).filter(|factor| factor.name == name).collect();
+    let all = valid.clone().count();
+    let agreeing: Vec<&LimitingFactor> = valid.filter(|factor| factor.name == name).collect();
     let sum: f64 = agreeing.iter().map(|factor| factor.confidence).sum();
     let surest = agreeing.iter().max_by(|a, b| a.confidence.total_cmp(&b.confidence));
     let mut evidence = surest.map(|factor| factor.evidence.clone()).unwrap_or_default();
-    if agreeing.len() < valid.len() {
-        evidence.push(format!("{} of {} valid trials", agreeing.len(), valid.len()));
+    if agreeing.len() < all {
+        evidence.push(format!("{} of {all} valid trials", agreeing.len()));
     }
-    LimitingFactor { name, confidence: sum / valid.len() as f64, evidence }
+    LimitingFactor { name, confidence: sum / all as f64, evidence }
 }

@@ -59,6 +59,7 @@ impl Sentence<'_> {
             Some(Reference::Model(model)) => format!("the model {}'s ", model.name()),
             Some(Reference::Published) => "the published ".to_owned(),
             Some(Reference::Case(case)) => format!("case {case}'s "),
+            Some(Reference::Pairs(pairs)) => format!("{pairs}'s "),
             _ => "the other point's ".to_owned(),
         }
     }

@@ -5,6 +5,7 @@ use super::expand::Expansion;
 use super::glob::Glob;
 use super::lab::titled;
 use super::nearest::suggestion;
+use super::on::{read_on, read_on_pairs};
 use super::plan::{
     Bound, Condition, Configuration, Criterion, Fit, FitValue, Reference, Select, WorkloadSchema,
 };
@@ -13,7 +14,7 @@ use super::schema;
 use super::select;
 use super::settle;
 use super::tree::{Data, Node, Table, shortened};
-use crate::metric::{Metric, Scope};
+use crate::metric::Metric;
 use crate::model::Model;
 use crate::param::{Kind, Param, Value};
 use crate::record::Factor;
@@ -206,6 +207,7 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
         metric: None,
         statistic: "mean".to_owned(),
         on: None,
+        of_pairs: false,
         select,
         workloads: Vec::new(),
         minus: None,
@@ -243,8 +245,13 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
         let (metric, statistic) =
             metric_of(&metric_text, reader.place_of("metric"), scene.metrics, problems)?;
         criterion.metric = Some(metric.name.to_owned());
-        criterion.on = read_on(scene, reader, &metric);
         criterion.workloads = workloads_with(scene, metric.name);
+        criterion.of_pairs = !select::has_entities(&metric) && reader.has("on");
+        criterion.on = if criterion.of_pairs {
+            read_on_pairs(scene, reader, &metric, &criterion.workloads)
+        } else {
+            read_on(scene, reader, &metric)
+        };
         criterion.minus = read_reference(scene, reader, "minus");
         criterion.of = read_reference(scene, reader, "of");
         criterion.per = reader.text("per");
@@ -335,61 +342,6 @@ fn read_bound(reader: &Reader<'_>, key: &str, unit: &str) -> Option<Bound> {
         return None;
     }
     Some(Bound::Between(low, high))
-}
-
-fn read_on(scene: &Scene<'_>, reader: &Reader<'_>, metric: &Metric) -> Option<String> {
-    let problems = reader.problems();
-    if !select::has_entities(metric) {
-        if reader.has("on") {
-            let message =
-                format!("`on`: {} is not counted for each link, host or part of a load", metric.name);
-            problems.add(reader.place_of("on"), message);
-        }
-        return None;
-    }
-    let first = scene.configurations.first()?;
-    if first.hosts.is_some() && metric.scope == Scope::Port {
-        let message =
-            format!("{} is counted at a lab's ports, and this scenario is of real hosts", metric.name);
-        problems.add(reader.place_of("metric"), message);
-        return None;
-    }
-    let topology = &first.topology;
-    let links = || topology.directed_links().into_iter().map(|link| link.name);
-    let hosts = || topology.hosts.iter().map(|host| format!("host.{}", host.name));
-    let names: Vec<String> = if metric.scope == Scope::Port { links().collect() } else { hosts().collect() };
-    let Some(on) = reader.text("on") else {
-        if metric.scope == Scope::Port && !reader.has("on") {
-            problems.add_help(
-                reader.at,
-                format!("{} needs `on`: whose {}", reader.what, metric.name),
-                format!("for example on = {:?}", names.last().map_or("", String::as_str)),
-            );
-        }
-        return None;
-    };
-    let pattern = on_pattern(&on, metric.scope);
-    match Glob::parse(&pattern) {
-        Err(problem) => problems.add(reader.place_of("on"), problem),
-        // What a load's parts are called is its workload's to know.
-        Ok(_) if metric.scope == Scope::Part => return Some(pattern),
-        Ok(glob) if !names.iter().any(|name| glob.matches(name)) => {
-            let message = format!("`on` {:?} is nothing of this lab", shortened(&on));
-            problems.add_helped(
-                reader.place_of("on"),
-                message,
-                suggestion(&on, names.iter().map(String::as_str)),
-            );
-        }
-        Ok(_) => return Some(pattern),
-    }
-    None
-}
-
-/// A link without a direction means both.
-fn on_pattern(on: &str, scope: Scope) -> String {
-    let directed = on.ends_with(".forward") || on.ends_with(".backward") || on.ends_with('*');
-    if scope == Scope::Port && !directed { format!("{on}.*") } else { on.to_owned() }
 }
 
 /// The declaration by which a `where` (or `point`) of `name` is read.
@@ -509,7 +461,7 @@ fn read_reference(scene: &Scene<'_>, reader: &Reader<'_>, key: &str) -> Option<R
     let body = reader.table(key)?;
     let written: Vec<&str> = body.table.entries.iter().map(|entry| entry.key.as_str()).collect();
     let [one] = written.as_slice() else {
-        let message = format!("`{key}` takes one of model, point, case or published");
+        let message = format!("`{key}` takes one of model, point, case, published or on");
         problems.add(body.at, message);
         return None;
     };
@@ -521,6 +473,12 @@ fn read_reference(scene: &Scene<'_>, reader: &Reader<'_>, key: &str) -> Option<R
             }
             problems.add(body.place_of("published"), "`published` is true or left out");
             None
+        }
+        "on" => {
+            let on = body.text("on")?;
+            let parsed = Glob::parse(&on);
+            parsed.map_err(|problem| problems.add(body.place_of("on"), problem)).ok()?;
+            Some(Reference::Pairs(on))
         }
         "case" => {
             let case = body.text("case")?;

@@ -15,6 +15,7 @@ mod lab;
 mod link;
 mod load;
 mod nearest;
+mod on;
 pub mod order;
 mod overrides;
 mod path;
@@ -26,6 +27,7 @@ pub mod select;
 mod settle;
 mod step;
 mod tree;
+pub mod turns;
 mod wire;
 
 pub(crate) use criterion::unit_of as criterion_unit;

@@ -16,6 +16,7 @@ pub struct WorkloadSchema {
     pub about: &'static str,
     /// Parameters beyond the common keys of a step.
     pub params: &'static [Param],
+    /// The first is the one that stands for the workload where there is room for one.
     pub metrics: &'static [Metric],
     /// Why the workload of this name refuses these values for so many pairs, in words that name the keys.
     pub refusal: fn(&str, &Values, usize) -> Option<String>,
@@ -110,6 +111,10 @@ pub struct Step {
     pub point: String,
     /// Hosts by index in the topology, `(from, to)`; already cut to `pairs`.
     pub pairs: Vec<(usize, usize)>,
+    /// Pairs by index, round after round, of a step whose pairs take turns; empty where all load at once.
+    pub rounds: Vec<Vec<usize>>,
+    /// The metric that stands for the workload where there is room for one.
+    pub main_metric: &'static str,
     pub start: StepStart,
     /// Directed links by index whose packets are kept, sorted.
     pub capture: Vec<usize>,
@@ -257,8 +262,10 @@ pub struct Criterion {
     pub metric: Option<String>,
     /// `mean` unless the metric's name said otherwise: `median`, `p99`, `cv`, `spread`, …
     pub statistic: String,
-    /// A glob over entities: `link.wan.forward`, `host.left-0.access.*`.
+    /// A glob over entities: `link.wan.forward`, `host.left-0.access.*`, `pair.left-0.*`.
     pub on: Option<String>,
+    /// `on` is about pairs that take turns.
+    pub of_pairs: bool,
     pub select: Select,
     /// Workloads whose steps have the metric; empty: every step has it.
     pub workloads: Vec<String>,
@@ -298,6 +305,8 @@ pub enum Reference {
     Point(BTreeMap<String, Value>),
     /// The same parameters in another case.
     Case(String),
+    /// Other pairs of the same point, together: a glob over their entities.
+    Pairs(String),
     Published,
 }
 

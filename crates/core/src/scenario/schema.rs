@@ -1,6 +1,7 @@
 //! Every key of the scenario language, declared once: the decoder, the paths, `weir explain` and the suggestions of
 //! nearest names derive from these tables. Parameters of workloads come from their own entries.
 
+use super::turns::Turns;
 use crate::param::{Kind, Param};
 
 const DAY_NS: f64 = 86_400e9;
@@ -302,10 +303,11 @@ pub(super) static STEP: &[Param] = &[
     Param::new("from", Kind::Hosts, "Hosts that send (or ask): names, globs like \"left-*\", ranges like \"left-[0-3]\", or a list of them.").required(),
     Param::new("to", Kind::Hosts, "Hosts that receive (or answer).").required(),
     Param::new("pairing", Kind::Choice(&["zip", "all"]), "Pair the first with the first, the second with the second; or each with all.").default("zip"),
+    Param::new("turns", Kind::Choice(Turns::NAMES), "Pairs take turns, in rounds in which no two pass the same link (disjoint), or the same link the same way (duplex); all load at once unless given."),
     count("pairs", "How many of the pairs are active, the first of them; all unless given.").range(1.0, 16_384.0),
     text("after", "Start when this step has ended; the step before it in the file unless `after` or `at` is given."),
     duration("at", "Start this long after the trial's start."),
-    duration("duration", "How long the step loads, warm-up included.").range(1e6, 30.0 * DAY_NS),
+    duration("duration", "How long the step loads, warm-up included; with `turns` each round.").range(1e6, 30.0 * DAY_NS),
     size("bytes", "Payload of each flow, instead of a duration.").range(1.0, 1e16),
     count("count", "Number of operations, instead of a duration.").range(1.0, 1e12),
     duration("warm_up", "Part of the duration, at its beginning, that is not measured.").default("0s"),
@@ -318,7 +320,7 @@ pub(super) static STEP: &[Param] = &[
 
 /// Keys of a step that say where and when; the rest goes to the workload.
 pub(super) const STEP_PLACING: &[&str] =
-    &["name", "workload", "from", "to", "pairing", "after", "at", "capture"];
+    &["name", "workload", "from", "to", "pairing", "turns", "after", "at", "capture"];
 
 pub(super) static OUTAGE: &[Param] = &[FOR];
 pub(super) static RATE_ACTION: &[Param] = &[rate("to", "The rate meanwhile.").required(), FOR];
@@ -420,6 +422,10 @@ pub(super) static REFERENCE: &[Param] = &[
     text("point", "The point of the same case with these parameters, the others as in the point judged."),
     text("case", "The point with the same parameters in another case."),
     flag("published", "The published figure of the point's case."),
+    text(
+        "on",
+        "Other pairs of the same point, together, where pairs take turns: pair.FROM.TO, local.FROM.TO; globs.",
+    ),
 ];
 
 pub(super) static FIT: &[Param] = &[
@@ -436,7 +442,7 @@ pub(super) static CRITERION: &[Param] = &[
     ),
     text(
         "on",
-        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; globs take the worst.",
+        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; of pairs that take turns: pair.FROM.TO, local.FROM.TO within a site; globs take the worst.",
     ),
     text("where", "Which points: parameter = value, a list of values or { from, to }; step picks a step."),
     text("case", "Which cases: a name or a list."),
@@ -568,7 +574,7 @@ pub(super) fn shorthand(key: &str) -> Option<&'static str> {
 
 /// Values of a choice that the language has and this version does not: refused by name.
 pub(super) const LATER_VALUES: &[(&str, &[&str])] =
-    &[("workload", &["matrix", "watch", "event", "replay", "random", "small", "restart", "seq", "copy"])];
+    &[("workload", &["watch", "event", "replay", "random", "small", "restart", "seq", "copy"])];
 
 /// True for a value that this version does not have.
 pub(super) fn is_later_value(key: &str, value: &str) -> bool {

@@ -105,7 +105,7 @@ impl<'a> Neighbours<'a> {
         let (case, given) = match reference {
             Reference::Point(given) => (here.case.as_deref(), given),
             Reference::Case(case) => (Some(case.as_str()), &none),
-            Reference::Model(_) | Reference::Published => return None,
+            Reference::Model(_) | Reference::Published | Reference::Pairs(_) => return None,
         };
         let value = |name: &&str| value_key(given.get(*name).or_else(|| here.parameters.get(*name)));
         let values: Vec<String> = self.dimensions.iter().map(value).collect();
@@ -123,12 +123,18 @@ fn value_key(value: Option<&Value>) -> String {
     value.map_or(String::new(), |value| value.to_json().to_string())
 }
 
+impl Criterion {
+    /// Whether the step can have what the criterion is about.
+    pub(super) fn emitted_by(&self, step: &Step) -> bool {
+        let measured = self.workloads.is_empty() || self.workloads.contains(&step.workload);
+        measured && !(self.of_pairs && step.rounds.is_empty())
+    }
+}
+
 impl Plan {
     /// The points a criterion of this plan is judged on.
     pub fn points_of(&self, criterion: &Criterion) -> Vec<PointIndex> {
-        points(&self.configurations, &criterion.select, &|step| {
-            criterion.workloads.is_empty() || criterion.workloads.contains(&step.workload)
-        })
+        points(&self.configurations, &criterion.select, &|step| criterion.emitted_by(step))
     }
 }
 

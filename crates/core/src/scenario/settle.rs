@@ -3,6 +3,7 @@
 use super::criterion::{Criteria, Scene, no_parameter, param_named};
 use super::errors::{Place, Problems};
 use super::expand;
+use super::glob::Glob;
 use super::plan::{Condition, Criterion, Fit, FitValue, Reference};
 use super::reader::Reader;
 use super::select;
@@ -40,9 +41,7 @@ pub(super) fn settle(
     }
     let problems = reader.problems();
     let at = reader.at;
-    let chosen = select::points(scene.configurations, &criterion.select, &|step| {
-        criterion.workloads.is_empty() || criterion.workloads.contains(&step.workload)
-    });
+    let chosen = select::points(scene.configurations, &criterion.select, &|step| criterion.emitted_by(step));
     if chosen.is_empty() {
         if !scene.lenient {
             problems.add_help(
@@ -173,6 +172,13 @@ fn missing_reference(
             let name = format!("{}.{}", criterion.metric.as_deref()?, criterion.statistic);
             let there = configuration.published.contains_key(&name);
             (!there).then(|| format!("nothing is published for {name} of point {id}"))
+        }
+        Reference::Pairs(pattern) => {
+            let step = &configuration.steps[point.1];
+            let there = Glob::parse(pattern).is_ok_and(|glob| {
+                step.pair_entities(&configuration.topology).any(|pair| glob.matches(&pair))
+            });
+            (!there).then(|| format!("no pair of point {id} is called {pattern:?}"))
         }
         Reference::Point(_) | Reference::Case(_) => {
             let there = scene.neighbours.find(point, reference).is_some();

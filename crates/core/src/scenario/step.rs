@@ -8,10 +8,11 @@ use super::plan::{Step, StepStart, WorkloadSchema};
 use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
 use super::tree::{Data, Table};
+use super::turns::{self, TURNS_PAIRS_MAX, Turns};
 use crate::param::{Value, Values};
 use crate::topology::Topology;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// More pairs than a step can start at one instant.
@@ -55,15 +56,20 @@ pub(super) fn steps(
         }
         let start = read_start(&reader, &names, index);
         let pairs = topology.and_then(|topology| read_pairs(&reader, topology, &link_counts, real));
+        let rounds = match (topology, &pairs) {
+            (Some(topology), Some(pairs)) => read_rounds(&reader, topology, pairs, real),
+            _ => Some(Vec::new()),
+        };
         let capture = topology.map_or(Some(Vec::new()), |topology| read_capture(&reader, topology, real));
         let values = read_values(&reader, pairs.as_ref().map_or(0, Vec::len));
-        let (Some(workload), Some(start), Some(pairs), Some(capture)) = (workload, start, pairs, capture)
+        let (Some(workload), Some(start), Some(pairs), Some(rounds), Some(capture)) =
+            (workload, start, pairs, rounds, capture)
         else {
             continue;
         };
         // What is wrong with a single key has been said; this is about keys that do not go together.
         if problems.count() == met
-            && let Some(text) = (workload.refusal)(workload.name, &values, pairs.len())
+            && let Some(text) = (workload.refusal)(workload.name, &values, at_once(&pairs, &rounds))
         {
             problems.add(refused_key(&reader, table, &text), format!("step {name:?}: {text}"));
             continue;
@@ -73,6 +79,8 @@ pub(super) fn steps(
             name,
             workload: workload.name.to_owned(),
             pairs,
+            rounds,
+            main_metric: workload.metrics.first().map_or("", |metric| metric.name),
             start,
             capture,
             values,
@@ -279,6 +287,42 @@ fn read_pairs(
         return None;
     }
     Some(pairs)
+}
+
+/// Pairs that the workload is asked to load together: a pair that takes its turn is loaded by itself.
+fn at_once(pairs: &[(usize, usize)], rounds: &[Vec<usize>]) -> usize {
+    if rounds.is_empty() { pairs.len() } else { 1 }
+}
+
+/// Rounds of the pairs, none where all load at once.
+fn read_rounds(
+    reader: &Reader<'_>,
+    topology: &Topology,
+    pairs: &[(usize, usize)],
+    real: bool,
+) -> Option<Vec<Vec<usize>>> {
+    let problems = reader.problems();
+    if !reader.has("turns") {
+        return Some(Vec::new());
+    }
+    let turns = Turns::parse(&reader.text("turns")?)?;
+    let at = reader.place_of("turns");
+    if pairs.len() > TURNS_PAIRS_MAX {
+        let message =
+            format!("{} has {} pairs; at most {TURNS_PAIRS_MAX} can take turns", reader.what, pairs.len());
+        problems.add_help(at, message, "name fewer hosts in `from` and `to`, or one of each site");
+        return None;
+    }
+    let mut known = BTreeSet::new();
+    if let Some((from, to)) = pairs.iter().find(|pair| !known.insert(**pair)) {
+        let (from, to) = (&topology.hosts[*from].name, &topology.hosts[*to].name);
+        problems.add(
+            at,
+            format!("{} has the pair {from} and {to} twice, and each pair takes one turn", reader.what),
+        );
+        return None;
+    }
+    Some(turns::rounds(topology, pairs, turns, real))
 }
 
 /// Directed links by index whose packets are kept.

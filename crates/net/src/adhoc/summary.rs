@@ -111,6 +111,7 @@ pub fn summarise(workload: &str, definitions: &[Metric], points: &[Point]) -> Su
                 valid_trials: u32::from(valid),
                 metrics: if valid { metrics(&measurement.rows, definitions) } else { BTreeMap::new() },
                 limiting_factor: point.limiting_factor(),
+                matrix: None,
             }
         })
         .collect();

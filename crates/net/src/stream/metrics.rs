@@ -5,6 +5,13 @@ use weir_core::metric::{Better, Metric, Scope};
 
 pub static METRICS: &[Metric] = &[
     Metric {
+        name: "stream.total_goodput_bits_per_second",
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Sum of the goodputs of all flows of the trial, both directions included.",
+    },
+    Metric {
         name: "stream.flow_goodput_bits_per_second",
         unit: "bit/s",
         better: Better::Higher,
@@ -12,13 +19,6 @@ pub static METRICS: &[Metric] = &[
         definition: "Payload that the receiving program got over the steady state, which begins with the step's start plus \
             warm-up and ends with its planned end (or the last byte of a flow bounded by bytes), divided by the time between \
             the receiver's own looks at the clock at these two edges.",
-    },
-    Metric {
-        name: "stream.total_goodput_bits_per_second",
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Trial,
-        definition: "Sum of the goodputs of all flows of the trial, both directions included.",
     },
     Metric {
         name: "stream.congestion_goodput_bits_per_second",

@@ -7,6 +7,7 @@ use crate::escape::{Html, T, put};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::evidence::lateness_allowed_seconds;
 use weir_core::record::{Histogram, Observed};
+use weir_core::scenario::turns;
 use weir_core::units::human;
 
 /// Where the axis has a tick; it ends at the last of them that enough was observed for.
@@ -98,11 +99,12 @@ pub(crate) fn figures(folder: &Folder, point: &Point<'_>) -> Html {
 fn figure(folder: &Folder, point: &Point<'_>, metric: &str) -> Html {
     let mut out = Html::new();
     let of_trial = |index: usize| {
-        point.trials[index].rows.iter().filter(|row| row.metric == metric).filter_map(|row| {
-            match &row.value {
-                Observed::Histogram(histogram) => Some(histogram),
-                Observed::Value(_) => None,
-            }
+        let rows = point.trials[index].rows.iter();
+        // Pairs within one site are the control of the others, and not part of them.
+        let rows = rows.filter(|row| row.metric == metric && !turns::is_local(&row.entity));
+        rows.filter_map(|row| match &row.value {
+            Observed::Histogram(histogram) => Some(histogram),
+            Observed::Value(_) => None,
         })
     };
     let valid: Vec<usize> = (0..point.trials.len()).filter(|index| point.trials[*index].valid).collect();

@@ -3,6 +3,7 @@
 use super::steps::{points, published, published_of};
 use crate::Folder;
 use crate::escape::{Html, T, put};
+use crate::matrix::short;
 use crate::words::{interval_text, parameters_text};
 use std::collections::BTreeMap;
 use weir_core::record::{Observed, PointSummary};
@@ -111,14 +112,6 @@ fn known<'a>(
     metric: &'a str,
 ) -> impl Iterator<Item = (&'a str, f64)> {
     published.get(point.id.as_str()).copied().into_iter().flat_map(move |of| published_of(of, metric))
-}
-
-/// `stream.total_goodput_bits_per_second` heads a column whose cells carry units: `total goodput`.
-fn short(metric: &str) -> String {
-    let quantity = metric.split_once('.').map_or(metric, |(_, quantity)| quantity);
-    let units = ["_bits_per_second", "_bytes_per_second", "_per_second", "_seconds", "_bytes"];
-    let bare = units.iter().find_map(|unit| quantity.strip_suffix(unit)).unwrap_or(quantity);
-    bare.replace('_', " ")
 }
 
 fn full(points: &[PointSummary], published: &Published<'_>) -> Html {

@@ -108,6 +108,7 @@ pub(crate) fn plan() -> PlanRecord {
             map(json!({"size": "64B"}))
         },
         pairs: vec![["left-0".to_owned(), "right-0".to_owned()]],
+        rounds: Vec::new(),
         ceiling_bits_per_second: (*workload == "stream").then_some(CEILING),
     });
     PlanRecord {
@@ -182,6 +183,7 @@ fn point(step: &str, metrics: &[(&str, MetricSummary)]) -> PointSummary {
         valid_trials: if step == "eight" { TRIALS - 1 } else { TRIALS },
         metrics: metrics.iter().map(|(name, metric)| ((*name).to_owned(), metric.clone())).collect(),
         limiting_factor: of_step(step),
+        matrix: None,
     }
 }
 
@@ -542,6 +544,7 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
                 end_ns,
                 limiting_factor: of_step(step),
                 rows,
+                pairs: Vec::new(),
                 granted: Map::new(),
             };
             writer.trial(&record).expect("room");

@@ -1,9 +1,10 @@
 //! The verdict table.
 
+use crate::matrix::{Grid, failures};
 use crate::words::{bound_text, criterion_value, interval_text, scale_text, verdict_word};
 use std::io;
 use std::path::Path;
-use weir_core::record::{CriterionResult, PointSummary, Summary, Verdict};
+use weir_core::record::{CriterionResult, Matrix, PointSummary, Summary, Verdict};
 use weir_seams::sink::Sink;
 
 /// How to write to this terminal.
@@ -26,6 +27,11 @@ const VALUE_MAX: usize = 18;
 const BOUND_MAX: usize = 18;
 /// Criteria and points listed at most; more are in `summary.json`.
 const ROWS_MAX: usize = 200;
+/// Points whose matrix is written, and its rows and columns: of hosts, else of sites.
+const MATRICES_MAX: usize = 8;
+const MATRIX_MAX: usize = 8;
+/// Pairs of a matrix whose failures are told.
+const FAILURES_MAX: usize = 8;
 
 /// The verdict table: each criterion with value, bound and, where it does not hold, why; then what limited each point; then
 /// where the report is. Every line fits `style.width`; control characters in names are made visible; without colour all
@@ -36,6 +42,11 @@ pub fn terminal(summary: &Summary, style: Style) -> String {
     page.heading(summary);
     page.criteria(&summary.criteria);
     page.points(&summary.points);
+    for point in summary.points.iter().take(MATRICES_MAX) {
+        if let Some(matrix) = &point.matrix {
+            page.matrix(&point.id, matrix);
+        }
+    }
     for warning in summary.warnings.iter().take(ROWS_MAX) {
         page.wrapped("warning: ", warning);
     }
@@ -213,6 +224,97 @@ impl Page {
     }
 }
 
+impl Page {
+    /// The matrix of a point, where it has room: rows send, columns receive.
+    fn matrix(&mut self, id: &str, matrix: &Matrix) {
+        if let Some(grid) = Grid::of(matrix, MATRIX_MAX) {
+            self.wrapped("", &format!("{id}: {}; rows to columns", grid.subject(matrix)));
+            self.grid(&grid);
+        } else {
+            let text = format!(
+                "{id}: {} pairs of too many sites for this table; the report has them",
+                matrix.cells.len()
+            );
+            self.wrapped("", &text);
+        }
+        let failed = failures(matrix);
+        for (cell, text) in failed.iter().take(FAILURES_MAX) {
+            self.wrapped("  ", &format!("{} to {}: {text}", cell.from, cell.to));
+        }
+        if failed.len() > FAILURES_MAX {
+            self.line(&format!("  and {} more pairs in summary.json", failed.len() - FAILURES_MAX));
+        }
+        self.line("");
+    }
+
+    fn grid(&mut self, grid: &Grid) {
+        let names: Vec<String> = grid.rows.iter().map(|name| self.clean(name)).collect();
+        let name_width = names.iter().map(|name| columns(name)).max().unwrap_or(0).min(self.width / 4);
+        let room = (self.width - name_width - 2) / grid.columns.len().max(1) - 2;
+        // Host numbers stay in sight where the names are too long: the site above, the number below.
+        let heads: Vec<[String; 2]> = grid
+            .columns
+            .iter()
+            .map(|name| {
+                let name = self.clean(name);
+                let (site, number) = match name.rsplit_once('-') {
+                    Some((site, number)) if !grid.by_site => (site.to_owned(), format!("-{number}")),
+                    _ => (name, String::new()),
+                };
+                [cut(&site, room), cut(&number, room)]
+            })
+            .collect();
+        let widest = heads.iter().flatten().map(|head| columns(head)).max().unwrap_or(0);
+        let width = widest.clamp(6.min(room), room);
+        for row in 0..2 {
+            let line = heads.iter().map(|head| format!("  {}", right(&head[row], width)));
+            let line: String = line.collect();
+            if !line.trim().is_empty() {
+                self.line(&(" ".repeat(name_width + 2) + &line));
+            }
+        }
+        for (name, places) in names.iter().zip(&grid.places) {
+            let mut line = format!("  {}", pad(&cut(name, name_width), name_width));
+            for place in places {
+                let mut text = match place.value {
+                    _ if place.pairs == 0 => ".".to_owned(),
+                    Some(value) => grid.number(value),
+                    None => "FAIL".to_owned(),
+                };
+                if place.local && place.value.is_some() {
+                    text.insert(0, '=');
+                }
+                if place.failed > 0 && place.value.is_some() {
+                    text.push('!');
+                }
+                line += &format!("  {}", right(&text, width));
+            }
+            self.line(&line);
+        }
+        let all = || grid.places.iter().flatten();
+        let mut notes = Vec::new();
+        if all().any(|place| place.local) {
+            notes.push("= within one site");
+        }
+        if all().any(|place| place.failed > 0 && place.value.is_some()) {
+            notes.push("! failed in some trials");
+        }
+        if !notes.is_empty() {
+            self.line(&format!("  {}", notes.join("; ")));
+        }
+    }
+}
+
+/// The beginning of a text, of so many columns at most.
+fn cut(text: &str, width: usize) -> String {
+    let mut used = 0;
+    let fits = |letter: &char| {
+        used += columns_of(*letter);
+        used <= width
+    };
+    text.chars().take_while(fits).collect()
+}
+
 /// Columns a letter takes: none for combining marks and joiners, two for East Asian wide ones and pictographs.
 fn columns_of(letter: char) -> usize {
     match letter as u32 {
@@ -285,6 +387,7 @@ impl Sink for Terminal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::tests::matrix;
     use proptest::prelude::*;
 
     proptest! {
@@ -305,6 +408,33 @@ mod tests {
                 prop_assert!(!line.contains(char::is_control), "{line:?}");
             }
         }
+    }
+
+    // Spec: results.md#matrix-3
+    #[test]
+    fn a_matrix_of_up_to_eight_is_written_within_80_columns() {
+        let mut summary = crate::sample::summary();
+        let mut with = |matrix: Matrix| {
+            summary.points[0].matrix = Some(matrix);
+            terminal(&summary, Style::default())
+        };
+        let text = with(matrix(4, 2, |a, b| (b != 5).then_some((900 + a + b) as f64 * 1e6)));
+        assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
+        let row = text.lines().find(|line| line.starts_with("  site0-0")).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words, ["site0-0", ".", "=901", "902", "903", "904", "FAIL", "906", "907"]);
+        assert!(
+            text.contains("site0-0 to site2-1: failed in 2 of 2 trials: host site2-1: its agent was"),
+            "{text}"
+        );
+        let by_site = with(matrix(5, 2, |_, _| Some(5e6)));
+        assert!(by_site.contains("mean over trials and pairs of the sites"), "{by_site}");
+        assert!(
+            by_site
+                .lines()
+                .any(|line| line.split_whitespace().eq(["site4", "5.00", "5.00", "5.00", "5.00", "=5.00"]))
+        );
+        assert!(with(matrix(9, 1, |_, _| Some(5e6))).contains("the report has them"));
     }
 
     #[test]

@@ -1,0 +1,236 @@
+//! From what the agents gave back to the records of a trial's steps.
+
+use crate::machine::core_count;
+use crate::run::faults::Occurrence;
+use crate::run::measure::{Measured, Window, to_trial_clock};
+use crate::run::trial::{TrialInput, TrialOutput, offset_ns, utc_of};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use weir_agent::step::StepResult;
+use weir_core::Instant;
+use weir_core::evidence::limiting_factor;
+use weir_core::model::total_ceiling;
+use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
+use weir_core::scenario::Step;
+use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
+
+/// Lateness histograms of the fabric at the beginning and at the end of something; `None` without a fabric.
+pub type Lateness = Option<(Vec<u64>, Vec<u64>)>;
+
+/// What is known around the steps of a trial that is over.
+pub struct Recorder<'a> {
+    pub input: &'a TrialInput<'a>,
+    pub trial_start: Instant,
+    /// Of the machine and the links, on the trial's clock.
+    pub series: &'a [Series],
+    pub happened: &'a [Occurrence],
+}
+
+/// What came of one job: a step, or the turn of one of its pairs.
+pub struct Taken {
+    pub whole: Window,
+    pub factor: LimitingFactor,
+    /// The workload's, as its flows and the trial have them.
+    pub rows: Vec<Row>,
+    /// Of the links, the fabric and the machine around the job.
+    pub around: Vec<Row>,
+    /// Why it does not count, if so.
+    pub reason: Option<String>,
+    pub warnings: BTreeSet<String>,
+    pub granted: serde_json::Map<String, serde_json::Value>,
+    /// The workload's.
+    pub own: Vec<Series>,
+    /// Of samplers on the hosts.
+    pub of_hosts: Vec<Series>,
+    /// When each host's part began, ns.
+    pub began_ns: Vec<u64>,
+}
+
+impl Recorder<'_> {
+    /// The step as the job loaded it: with all of its pairs, or with one.
+    pub fn take(&self, job: usize, step: &Step, mut result: StepResult, lateness: Lateness) -> Taken {
+        let (input, turn) = (self.input, self.input.parts[job].turn);
+        let job = &input.jobs[job];
+        let ended = result.ended.unwrap_or(self.trial_start);
+        // A turn that never began has no length; a step that did not is told from the trial's start.
+        let unbegun = if turn.is_some() { ended } else { ended.min(self.trial_start) };
+        let whole = self.window(result.started.unwrap_or(unbegun), ended);
+        for outcome in &mut result.outcomes {
+            to_trial_clock(&mut outcome.series, self.trial_start);
+        }
+        let of_hosts = take_host_series(&mut result);
+        let faults = self.faults_of(step, whole);
+        let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &faults };
+        let derived = job.workload.derive(&context, &result.outcomes);
+        let measured = Measured {
+            topology: &input.configuration.topology,
+            pairs: &step.pairs,
+            // Many flows take a while to share out; only those that try to fill the path need it.
+            ceiling_bits_per_second: derived.transport.and_then(|_| total_ceiling(input.configuration, step)),
+            whole,
+            steady: steady_window(step.steady_after(), job.estimate, whole),
+            series: self.series,
+            of_hosts: &of_hosts,
+            faults: &faults,
+            outcomes: &result.outcomes,
+            lateness,
+            core_count: core_count(),
+        };
+        let factor = limiting_factor(&measured.facts(&derived, input.configuration.hosts.is_none()));
+        // Of a turn the step has them, once for all.
+        let around = if turn.is_none() { measured.rows() } else { Vec::new() };
+        let not_granted =
+            result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));
+        let warnings = derived.warnings.into_iter().chain(not_granted).collect();
+        let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
+        rows.extend(derived.rows);
+        let mut failures = result
+            .outcomes
+            .iter()
+            .flat_map(|it| it.failures.iter().map(|text| format!("host {}: {text}", it.host)));
+        let reason = result.failure.clone().or(derived.invalid).or_else(|| failures.next());
+        let mut granted = serde_json::Map::new();
+        let mut own = Vec::new();
+        for outcome in &mut result.outcomes {
+            granted.append(&mut outcome.granted);
+            own.append(&mut outcome.series);
+        }
+        own.extend(derived.series);
+        let began_ns = result.outcomes.iter().map(|outcome| outcome.started_ns).collect();
+        Taken { whole, factor, rows, around, reason, warnings, granted, own, of_hosts, began_ns }
+    }
+
+    pub fn window(&self, start: Instant, end: Instant) -> Window {
+        Window { start_ns: offset_ns(start, self.trial_start), end_ns: offset_ns(end, self.trial_start) }
+    }
+
+    /// Faults that could touch the step's hosts within a stretch of time.
+    pub fn faults_of(&self, step: &Step, whole: Window) -> Vec<FaultWindow> {
+        self.happened
+            .iter()
+            .filter(|it| {
+                let (fault, part) = it.part;
+                self.input.configuration.faults[fault].parts[part].affected.concerns(&step.pairs)
+            })
+            .map(|it| FaultWindow {
+                name: it.fault.to_string(),
+                start_ns: offset_ns(it.start, self.trial_start),
+                end_ns: offset_ns(it.end, self.trial_start),
+            })
+            .filter(|fault| fault.start_ns < whole.end_ns && fault.end_ns > whole.start_ns)
+            .collect()
+    }
+
+    /// The record of a step that was one job.
+    pub fn step(&self, job: usize, result: StepResult, lateness: Lateness, output: &mut TrialOutput) {
+        let step = &self.input.configuration.steps[self.input.parts[job].step];
+        let taken = self.take(job, step, result, lateness);
+        self.warn(step, taken.whole.start_ns, taken.warnings, output);
+        let mut rows = taken.rows;
+        rows.extend(taken.around);
+        self.samples(step, taken.whole, taken.own, &taken.of_hosts, output);
+        output.records.push(TrialRecord {
+            point: step.point.clone(),
+            configuration: self.input.configuration.id.clone(),
+            step: step.name.clone(),
+            trial: self.input.trial,
+            valid: taken.reason.is_none(),
+            reason: taken.reason,
+            start_ns: taken.whole.start_ns,
+            end_ns: taken.whole.end_ns,
+            limiting_factor: taken.factor,
+            rows,
+            pairs: Vec::new(),
+            granted: taken.granted,
+        });
+    }
+
+    /// Says on the timeline, at the step's start, what a reader should know.
+    pub fn warn(&self, step: &Step, start_ns: i64, warnings: BTreeSet<String>, output: &mut TrialOutput) {
+        let start = Instant::from_ns(self.trial_start.as_ns().saturating_add_signed(start_ns));
+        output.timeline.extend(warnings.into_iter().map(|text| TimelineEvent {
+            at_ns: start.as_ns(),
+            utc: utc_of(start),
+            event: "warning".to_owned(),
+            configuration: Some(self.input.configuration.id.clone()),
+            trial: Some(self.input.trial),
+            step: Some(step.name.clone()),
+            trial_ns: Some(start_ns),
+            text: format!("{}: {text}", step.point),
+            data: serde_json::Map::new(),
+        }));
+    }
+
+    /// The series of a step: its own, and of what is around it the part that belongs to it.
+    pub fn samples(
+        &self,
+        step: &Step,
+        whole: Window,
+        own: Vec<Series>,
+        of_hosts: &[Series],
+        output: &mut TrialOutput,
+    ) {
+        let sample = |series: Series| SampleRecord {
+            point: step.point.clone(),
+            trial: self.input.trial,
+            step: step.name.clone(),
+            series,
+        };
+        output.samples.extend(own.into_iter().map(sample));
+        let around = self.series.iter().chain(of_hosts);
+        output.samples.extend(around.filter_map(|all| cut(all, whole)).map(sample));
+    }
+}
+
+/// The steady state of a step: from `after` its start on and, where its duration is bounded, before its planned end.
+fn steady_window(after: Duration, estimate: Estimate, whole: Window) -> Window {
+    let start_ns = whole.start_ns + i64::try_from(after.as_nanos()).unwrap_or(0);
+    let planned_end = whole.start_ns + i64::try_from(estimate.duration.as_nanos()).unwrap_or(i64::MAX / 2);
+    let end_ns = if estimate.duration_bounded { planned_end.min(whole.end_ns) } else { whole.end_ns };
+    Window { start_ns: start_ns.min(end_ns), end_ns }
+}
+
+/// What a host's flows use instead of the congestion control that they were to use, in words.
+fn other_congestion<'a>(
+    host: &'a str,
+    granted: &'a serde_json::Map<String, serde_json::Value>,
+) -> impl Iterator<Item = String> + 'a {
+    granted.values().filter_map(move |of_flow| {
+        let (asked, has) = (of_flow.get("asked_congestion")?.as_str()?, of_flow.get("congestion")?.as_str()?);
+        Some(format!(
+            "host {host}: congestion control {asked} is for the privileged there and {has} was used; add it to \
+             net.ipv4.tcp_allowed_congestion_control, or ask for {has} (tcp.congestion)"
+        ))
+    })
+}
+
+/// Takes what samplers gathered on the hosts out of the outcomes. A host that has two parts in a step was watched twice, and
+/// the first is kept.
+fn take_host_series(result: &mut StepResult) -> Vec<Series> {
+    let mut known = BTreeSet::new();
+    let mut taken = Vec::new();
+    for outcome in &mut result.outcomes {
+        let (of_host, own) =
+            std::mem::take(&mut outcome.series).into_iter().partition(|it| it.entity.starts_with("host."));
+        outcome.series = own;
+        let fresh: Vec<Series> = of_host;
+        let new = |series: &Series| known.insert((series.entity.clone(), series.name.clone()));
+        taken.extend(fresh.into_iter().filter(new));
+    }
+    taken
+}
+
+/// The part of a series that belongs to a step; `None` when it says nothing: a counter that stood still.
+fn cut(series: &Series, window: Window) -> Option<Series> {
+    let first = series.t_ns.partition_point(|t| *t < window.start_ns);
+    // A step that broke off before its start has a window that ends before it begins.
+    let end = series.t_ns.partition_point(|t| *t <= window.end_ns).max(first);
+    let value = &series.value[first..end];
+    let idle = value.iter().all(|it| it.to_bits() == value[0].to_bits());
+    let silent = idle && (series.cumulative || series.name.starts_with("port."));
+    (end > first && !silent).then(|| Series {
+        t_ns: series.t_ns[first..end].to_vec(),
+        value: value.to_vec(),
+        ..Series { t_ns: Vec::new(), value: Vec::new(), ..series.clone() }
+    })
+}
