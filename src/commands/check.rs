@@ -208,7 +208,17 @@ fn detects(step: &Step, estimate: &Estimate, rtt: Duration) -> Vec<String> {
             )
         });
     }
-    if let Some(measured) = measured(step) {
+    let probed = step.values.duration("probe_every").and(step.values.duration("probe_duration"));
+    if let Some(length) = probed.map(|length| length.as_secs_f64()) {
+        lines.push(format!(
+            "each probe of {} is too short for periods > {}",
+            seconds(length),
+            seconds(length / CYCLES_MIN)
+        ));
+    }
+    // Where probes are alone nothing is looked at finely.
+    let fine = step.values.flag("long_flow") != Some(false);
+    if let Some(measured) = measured(step).filter(|_| fine) {
         let interval = step.values.duration("interval").unwrap_or(Duration::from_millis(10)).as_secs_f64();
         lines.push(format!(
             "measures {}, a sample every {}: stalls shorter than {} are not seen",

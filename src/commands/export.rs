@@ -15,8 +15,9 @@ Examples:
   weir export results/quickstart/20260101T120000Z-4f2a --csv --out tables
   duckdb -c \"select metric, avg(value) from 'tables/trials.csv' where valid group by 1\"
 
-Writes trials.csv, samples.csv and, of a run that finished, points.csv. A text that a spreadsheet would take
-for a formula gets an apostrophe in front. What each column is: docs/specs/results.md.")]
+Writes trials.csv, samples.csv, of a run that finished points.csv, and of a run that watched a path chunks.csv, its
+fine series. A text that a spreadsheet would take for a formula gets an apostrophe in front. What each column is:
+docs/specs/results.md.")]
 pub struct Args {
     /// Results folder of a run: results/NAME/TIME
     #[arg(value_name = "DIR")]

@@ -46,8 +46,7 @@ const SYSCTLS: &[&str] = &[
     "kernel.sched_rt_runtime_us",
 ];
 
-/// How long a coordinator watches its machine before anything of the run begins.
-#[cfg(feature = "lab")]
+/// How long a machine is watched before anything of the run begins.
 pub const WATCHED: Duration = Duration::from_millis(100);
 
 fn field(path: &str, name: &str) -> Option<String> {

@@ -12,10 +12,12 @@ use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
 use weir_core::Instant;
+use weir_core::chunk::{Chunk, ChunkRecord};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
+use weir_report::ChunkWriter;
 use weir_seams::sampler::{Sampler, SamplerTarget};
 use weir_sys::process::Signal;
 use weir_telemetry::{PortSampler, Schedule};
@@ -87,6 +89,8 @@ struct Watch<'a> {
     paused: Vec<String>,
     broken: Option<String>,
     timeline: Vec<TimelineEvent>,
+    /// Fine series are written as they come.
+    chunks: ChunkWriter,
 }
 
 /// Faults are told to the fabric this long before they happen: long enough for a busy coordinator to be late, short enough
@@ -261,6 +265,17 @@ impl Observer for Watch<'_> {
         self.progress.moved(group, sum, now, elapsed, self.input.jobs[job].estimate.duration);
     }
 
+    fn chunk(&mut self, job: usize, mut chunk: Chunk) {
+        let start_ns = self.trial_start.map_or(0, |start| start.as_ns());
+        chunk.start_ns = chunk.start_ns.saturating_sub(i64::try_from(start_ns).unwrap_or(i64::MAX));
+        let step = &self.input.configuration.steps[self.input.parts[job].step];
+        let (point, name) = (step.point.clone(), step.name.clone());
+        let record = ChunkRecord { point, trial: self.input.trial, step: name, chunk };
+        if let Err(error) = self.chunks.append(&record) {
+            self.broken.get_or_insert_with(|| error.to_string());
+        }
+    }
+
     fn interrupt(&mut self) -> Interrupt {
         match weir_sys::signal::interrupts() {
             0 => Interrupt::None,
@@ -367,6 +382,7 @@ pub fn run(
         paused: Vec::new(),
         broken: None,
         timeline: Vec::new(),
+        chunks: ChunkWriter::within(input.directory),
     };
     let results = run_trial(fleet, input.jobs, input.key, input.first_task, &mut watch);
     for host in std::mem::take(&mut watch.paused) {

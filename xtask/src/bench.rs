@@ -10,6 +10,7 @@ pub mod record;
 mod spread;
 pub mod statistics;
 mod tools;
+mod watch;
 mod workloads;
 
 pub use bare::run as bare_loop;

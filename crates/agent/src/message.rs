@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
+use weir_core::chunk::Chunk;
 use weir_seams::workload::{Assignment, Outcome, WorkloadError};
 
 /// Number of this set of messages; both ends must speak the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Largest message from the coordinator: assignments of a few hundred flows.
 pub const TO_AGENT_BYTES_MAX: usize = 16 << 20;
 /// Largest message from an agent: series of 16 flows at 1 ms over minutes.
@@ -90,6 +91,11 @@ pub enum FromAgent {
     Heartbeat {
         monotonic_ns: u64,
         progress: Vec<(u64, u64)>,
+    },
+    /// A stretch of a running task's fine series, on the host's clock. All of a task's come before it has finished.
+    Chunk {
+        task: u64,
+        chunk: Box<Chunk>,
     },
     Finished {
         task: u64,

@@ -30,6 +30,8 @@ struct Shared<W: Write + Send> {
     tasks: Mutex<BTreeMap<u64, Slot>>,
     /// Set when the coordinator is gone or said `Bye`.
     ended: AtomicBool,
+    /// Held while chunks are taken and said, so that none comes after its task has finished.
+    carrying: Mutex<()>,
     /// When the coordinator last asked for the clock; 0: never, and then its silence means nothing.
     asked_ns: AtomicU64,
 }
@@ -62,6 +64,14 @@ impl<W: Write + Send> Shared<W> {
     fn tasks(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Slot>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+    /// Passes on what fine series of a task wait.
+    fn carry(&self, task: u64, control: &Control) {
+        let Some(queue) = control.chunks() else { return };
+        let _carrying = self.carrying.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(chunk) = queue.next() {
+            self.say(&FromAgent::Chunk { task, chunk: Box::new(chunk) });
+        }
+    }
     fn failed(&self, task: u64, error: WorkloadError) {
         self.tasks().remove(&task);
         self.say(&FromAgent::Failed { task, error });
@@ -79,6 +89,7 @@ where
         output: Mutex::new(output),
         tasks: Mutex::default(),
         ended: AtomicBool::new(false),
+        carrying: Mutex::default(),
         asked_ns: AtomicU64::new(0),
     };
     match read_frame::<ToAgent>(&mut input, TO_AGENT_BYTES_MAX) {
@@ -199,6 +210,7 @@ fn steer<W: Write + Send>(shared: &Shared<W>, task: u64, order: fn(&Control)) {
 
 fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Instant, samplers: &[String]) {
     let control = Control::new(at);
+    control.record();
     let ready = {
         let mut tasks = shared.tasks();
         match tasks.remove(&task) {
@@ -231,6 +243,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
                     outcome.started_ns = began.as_ns();
                 }
                 outcome.series.extend(watch.map(Schedule::finish).unwrap_or_default());
+                shared.carry(task, &control);
                 shared.tasks().remove(&task);
                 shared.say(&FromAgent::Finished { task, outcome: Box::new(outcome) });
             }
@@ -256,14 +269,18 @@ fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
             abort_all(shared);
             abandon();
         }
-        let progress = shared
+        let running: Vec<(u64, Arc<Control>)> = shared
             .tasks()
             .iter()
             .filter_map(|(task, slot)| match slot {
-                Slot::Running(control) => Some((*task, control.progress())),
+                Slot::Running(control) => Some((*task, Arc::clone(control))),
                 Slot::Preparing | Slot::Ready(_) => None,
             })
             .collect();
+        let progress = running.iter().map(|(task, control)| (*task, control.progress())).collect();
+        for (task, control) in &running {
+            shared.carry(*task, control);
+        }
         shared.say(&FromAgent::Heartbeat { monotonic_ns: monotonic().as_ns(), progress });
         thread::park_timeout(message::HEARTBEAT_EVERY);
     }

@@ -9,6 +9,7 @@ use crate::fleet::{Event, Fleet};
 use crate::message::{FromAgent, ToAgent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use weir_core::chunk::Chunk;
 use weir_core::hosts::PortRange;
 use weir_core::scenario::StepStart;
 use weir_core::{Instant, Values};
@@ -75,6 +76,8 @@ pub trait Observer {
     fn step_ended(&mut self, step: usize, result: &StepResult);
     /// Bytes or operations of the step so far.
     fn progress(&mut self, step: usize, done: u64, now: Instant);
+    /// A stretch of a fine series of the step, its beginning on our clock.
+    fn chunk(&mut self, _step: usize, _chunk: Chunk) {}
     fn interrupt(&mut self) -> Interrupt;
     /// Does to the agents what is due by now; when it has more to do, if it knows.
     fn act(&mut self, _fleet: &mut Fleet) -> Option<Instant> {
@@ -396,6 +399,17 @@ impl Trial<'_> {
                         (*moved, *done) = (now, sum);
                     }
                     self.observer.progress(index, sum, now);
+                }
+            }
+            FromAgent::Chunk { task, mut chunk } => {
+                let Some(index) = owner(steps, task) else { return };
+                let step = &steps[index];
+                let host =
+                    step.assignments.iter().find(|(number, _)| *number == task).map(|(_, it)| &it.host);
+                // As the clock is known now: the trial's end, when it will be known better, may be hours away.
+                if let Some(clock) = host.and_then(|host| self.fleet.clock_now(host)) {
+                    chunk.start_ns = clock.to_ours_ns(i128::from(chunk.start_ns));
+                    self.observer.chunk(index, *chunk);
                 }
             }
             FromAgent::Finished { task, outcome } => {

@@ -128,11 +128,18 @@ impl Door {
         control: &Control,
         guard: &Guard,
     ) -> io::Result<Option<TcpStream>> {
+        self.accept_until(|| {
+            // Nothing is said on the flow meanwhile; if it can be read, it has ended.
+            let ended = poll::wait(flow.as_fd(), Interest::Readable, Duration::ZERO)?;
+            Ok(ended || control.aborted() || guard.silenced())
+        })
+    }
+
+    /// Likewise; `None` once `over` says so, which is asked when nobody comes for a moment.
+    pub fn accept_until(&self, over: impl Fn() -> io::Result<bool>) -> io::Result<Option<TcpStream>> {
         loop {
             if !poll::wait(self.listener.as_fd(), Interest::Readable, LOOK)? {
-                // Nothing is said on the flow meanwhile; if it can be read, it has ended.
-                let ended = poll::wait(flow.as_fd(), Interest::Readable, Duration::ZERO)?;
-                if ended || control.aborted() || guard.silenced() {
+                if over()? {
                     return Ok(None);
                 }
                 continue;

@@ -1,6 +1,6 @@
 //! Network workloads: `stream` (bulk TCP), `latency` (ping-pong), `burst` (single transfers),
-//! `connect` (connections a second), `udp` (paced datagrams) and `path` (what the way between two hosts is like). What they
-//! say on the wire is in `docs/specs/net-protocol.md`.
+//! `connect` (connections a second), `udp` (paced datagrams), `path` (what the way between two hosts is like) and `watch` (long
+//! flows beside short tests). What they say on the wire is in `docs/specs/net-protocol.md`.
 
 pub mod adhoc;
 pub mod burst;
@@ -15,6 +15,7 @@ pub mod rendezvous;
 pub mod stream;
 pub mod threads;
 pub mod udp;
+pub mod watch;
 
 use weir_seams::Entry;
 use weir_seams::workload::WorkloadEntry;
@@ -61,6 +62,13 @@ pub static WORKLOADS: &[WorkloadEntry] = &[
         params: path::plan::PARAMS,
         needs: &[],
         build: &path::Path,
+    },
+    Entry {
+        name: "watch",
+        about: "long flows looked at finely for hours, beside short tests: what each of the two views says",
+        params: watch::plan::PARAMS,
+        needs: &[],
+        build: &watch::Watch,
     },
 ];
 

@@ -212,6 +212,11 @@ impl Curves {
         })
     }
 
+    /// The trial whose single series are shown.
+    pub fn emphasised(&self, point: &str) -> Option<u32> {
+        self.emphasis.get(point).copied()
+    }
+
     /// Names of the series kept of a point.
     pub fn names(&self, point: &str) -> Vec<&str> {
         self.detail.get(point).into_iter().flatten().map(|(name, _)| name.as_str()).collect()

@@ -1,9 +1,12 @@
 //! Reads a results folder, whole or left behind by a killed run.
 
 use crate::curve::Curves;
+use crate::long::LongViews;
 use crate::read::{FolderError, document, lines, text};
+use crate::writer::CHUNKS;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+use weir_core::chunk::ChunkRecord;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
 
 /// Events of the timeline that are kept; a run with more is not read by people.
@@ -34,6 +37,7 @@ pub struct Folder {
     /// What is missing or was cut short, in sentences.
     pub notes: Vec<String>,
     pub(crate) curves: Curves,
+    pub(crate) long: LongViews,
 }
 
 impl Folder {
@@ -77,6 +81,13 @@ impl Folder {
         folder.curves.emphasise(&folder.trials);
         let curves = &mut folder.curves;
         lines(path, "samples.jsonl", notes, |samples: SampleRecord| curves.add(samples))?;
+        if path.join(CHUNKS).exists() {
+            let (curves, long) = (&folder.curves, &mut folder.long);
+            lines(path, CHUNKS, notes, |record: ChunkRecord| {
+                long.add(&record, curves.emphasised(&record.point))
+            })?;
+        }
+        notes.extend(folder.long.note());
         if let Some(note) = folder.curves.note() {
             notes.push(note);
         }

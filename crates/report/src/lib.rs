@@ -5,6 +5,7 @@ mod curve;
 mod escape;
 mod folder;
 mod html;
+mod long;
 mod matrix;
 mod read;
 mod resume;
@@ -20,7 +21,7 @@ pub use resume::{INTERRUPTED, Interrupted, ResumeError};
 pub use sink::SINKS;
 pub use sink::json::json;
 pub use sink::terminal::{Style, terminal};
-pub use writer::{WriteError, Writer};
+pub use writer::{ChunkWriter, WriteError, Writer};
 
 #[cfg(test)]
 mod sample;

@@ -2,7 +2,7 @@
 //! not come to its end is cut away.
 
 use crate::read::{FolderError, document, lines_with_ends, text};
-use crate::writer::{Lines, WriteError, Writer};
+use crate::writer::{CHUNKS, Lines, WriteError, Writer};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -42,6 +42,8 @@ pub struct Interrupted {
     timeline: File,
     /// Bytes of each line file that stay.
     kept_bytes: [(&'static str, u64); 3],
+    /// Of the fine series, which only some runs have.
+    kept_chunks: Option<u64>,
 }
 
 /// Which trial a line belongs to; the rest of it is not looked at.
@@ -132,8 +134,21 @@ impl Interrupted {
             }
             Ok(())
         })?;
+        let (mut chunk_bytes, mut over) = (0, false);
+        let has_chunks = directory.join(CHUNKS).exists();
+        if has_chunks {
+            lines_with_ends(directory, CHUNKS, &mut notes, |chunk: OfTrial, end| {
+                let configuration = configuration_of.get(chunk.point.as_str()).copied().unwrap_or_default();
+                over |= !(finished.contains(&(configuration.to_owned(), chunk.trial)) && end.whole);
+                if !over {
+                    chunk_bytes = end.bytes;
+                }
+                Ok(())
+            })?;
+        }
         drop(configuration_of);
         Ok(Interrupted {
+            kept_chunks: has_chunks.then_some(chunk_bytes),
             directory: directory.to_owned(),
             plan,
             scenario_toml,
@@ -165,6 +180,11 @@ impl Interrupted {
                 }
                 _ => {}
             }
+        }
+        if let Some(bytes) = self.kept_chunks {
+            let path = self.directory.join(CHUNKS);
+            let cut = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(bytes));
+            cut.map_err(|source| WriteError { action: "go on with", path, source })?;
         }
         let [timeline, trials, samples] = self.kept_bytes.map(|(name, bytes)| {
             let path = self.directory.join(name);
@@ -289,9 +309,17 @@ mod tests {
         let event = "{\"at_ns\":1,\"utc\":\"\",\"event\":\"interrupted\",\"configuration\":\"\",\"trial\":4,\"text\":\"\"}\n";
         let path = directory.path().join("timeline.jsonl");
         fs::write(&path, [sample_bytes()[0].as_slice(), event.as_bytes()].concat()).unwrap();
+        let mut chunks = crate::ChunkWriter::within(directory.path());
+        for trial in [3, 4] {
+            let chunk = weir_core::chunk::Chunk::default();
+            let (point, step) = ("one".to_owned(), "one".to_owned());
+            chunks.append(&weir_core::chunk::ChunkRecord { point, trial, step, chunk }).unwrap();
+        }
         let cut = Interrupted::read(directory.path()).unwrap();
         assert_eq!((cut.finished.len(), cut.records.len()), (4, 16));
         drop(cut.go_on().unwrap());
+        let kept = fs::read_to_string(directory.path().join(CHUNKS)).unwrap();
+        assert!(kept.lines().count() == 1 && kept.contains("\"trial\":3"), "{kept}");
         assert!(!directory.path().join("summary.json").exists());
         let folder = Folder::read(directory.path()).unwrap();
         assert!(folder.timeline.iter().all(|event| event.trial != Some(4) && event.event != INTERRUPTED));

@@ -448,7 +448,11 @@ fn every_sink_of_tables_makes_its_files_of_a_finished_run_and_of_a_killed_one() 
     assert!(!tables.is_empty());
     let mut finished = std::collections::BTreeMap::new();
     for (tables, file) in tables.iter().flat_map(|it| it.files().iter().map(move |file| (it, *file))) {
-        let (bytes, notes) = written(*tables, file).unwrap_or_else(|| panic!("{file} of a finished run"));
+        // The sample run watched nothing.
+        let Some((bytes, notes)) = written(*tables, file) else {
+            assert_eq!(file, "chunks.csv");
+            continue;
+        };
         assert!(notes.is_empty() && bytes.len() > 100, "{file}: {} bytes, {notes:?}", bytes.len());
         finished.insert(file, bytes);
     }
@@ -457,7 +461,10 @@ fn every_sink_of_tables_makes_its_files_of_a_finished_run_and_of_a_killed_one() 
     std::fs::write(run.join("trials.jsonl"), &trials[..trials.len() - 9]).unwrap();
     for (tables, file) in tables.iter().flat_map(|it| it.files().iter().map(move |file| (it, *file))) {
         match written(*tables, file) {
-            None => assert!(file.starts_with("points"), "{file} of a killed run"),
+            None => assert!(
+                ["points.csv", "points.parquet", "chunks.csv"].contains(&file),
+                "{file} of a killed run"
+            ),
             Some((bytes, notes)) if file.starts_with("trials") => {
                 assert!(bytes.len() < finished[file].len(), "{file}");
                 assert!(notes[0].contains("was cut short"), "{notes:?}");

@@ -5,8 +5,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use weir_core::chunk::ChunkRecord;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
+
+/// Fine series as they came; only of runs that have some.
+pub(crate) const CHUNKS: &str = "chunks.jsonl";
 
 /// Writing failed; what was written before is whole and stays readable.
 #[derive(Debug, Error)]
@@ -132,6 +136,11 @@ impl Writer {
         self.samples.append(samples)
     }
 
+    /// Where fine series go while a trial is under way; the file is there from the first of them on.
+    pub fn chunks(&self) -> ChunkWriter {
+        ChunkWriter::within(&self.directory)
+    }
+
     fn document<D: Serialize + ?Sized>(&self, name: &str, document: &D) -> Result<(), WriteError> {
         let mut bytes = serde_json::to_vec_pretty(document).map_err(|error| WriteError {
             action: "write",
@@ -152,6 +161,29 @@ impl Writer {
             let _ = fs::remove_file(&partial);
             WriteError { action: "write", path, source }
         })
+    }
+}
+
+/// Appends fine series to the `chunks.jsonl` of a folder.
+#[derive(Debug)]
+pub struct ChunkWriter {
+    path: PathBuf,
+    lines: Option<Lines>,
+}
+
+impl ChunkWriter {
+    pub fn within(directory: &Path) -> ChunkWriter {
+        ChunkWriter { path: directory.join(CHUNKS), lines: None }
+    }
+
+    pub fn append(&mut self, chunk: &ChunkRecord) -> Result<(), WriteError> {
+        if self.lines.is_none() {
+            let opened = OpenOptions::new().append(true).create(true).open(&self.path);
+            let file =
+                opened.map_err(|source| WriteError { action: "create", path: self.path.clone(), source })?;
+            self.lines = Some(Lines::new(self.path.clone(), file));
+        }
+        self.lines.as_mut().map_or(Ok(()), |lines| lines.append(chunk))
     }
 }
 

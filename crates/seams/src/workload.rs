@@ -5,11 +5,12 @@
 //! `Task` (sockets bound or connected, memory allocated) and says where it may be reached. At the agreed instant every
 //! task runs. Afterwards the coordinator hands all outcomes to `derive`, which computes what no single host can know.
 
+use crate::chunks::ChunkQueue;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use thiserror::Error;
 use weir_core::hosts::PortRange;
@@ -170,6 +171,9 @@ pub struct Control {
     progress: AtomicU64,
     /// When the last thread began, 0 before; its distance from `start_at_ns` is what the start really reached.
     began_ns: AtomicU64,
+    /// Fine series that the task hands on while it runs; empty of use unless `record` was said.
+    chunks: Arc<ChunkQueue>,
+    recording: AtomicBool,
 }
 
 impl Control {
@@ -204,6 +208,14 @@ impl Control {
     pub fn began(&self) -> Option<Instant> {
         let began_ns = self.began_ns.load(Ordering::Relaxed);
         (began_ns > 0).then(|| Instant::from_ns(began_ns))
+    }
+    /// Somebody takes what the task records while it runs; to be said before it does.
+    pub fn record(&self) {
+        self.recording.store(true, Ordering::Relaxed);
+    }
+    /// Where fine series go; `None` where nobody takes them.
+    pub fn chunks(&self) -> Option<Arc<ChunkQueue>> {
+        self.recording.load(Ordering::Relaxed).then(|| Arc::clone(&self.chunks))
     }
     pub fn advance(&self, by: u64) {
         self.progress.fetch_add(by, Ordering::Relaxed);

@@ -44,10 +44,15 @@ impl Quantity {
     }
 }
 
+/// Samples of one series at most: ten minutes at the usual interval, 100 KB. A watch of hours has them further apart.
+const SAMPLES_MAX: usize = 6_000;
+
 /// Series that are filled in the same order at every sample.
 #[derive(Default)]
 pub(crate) struct Recorder {
     series: Vec<Series>,
+    /// Of each series: how many values have come, and that every so many-th is kept.
+    kept: Vec<(u64, u64)>,
     /// Where the next value most likely belongs: samples come in one order, so that looking it up is one comparison.
     next: usize,
 }
@@ -67,18 +72,40 @@ impl Recorder {
                     t_ns: Vec::new(),
                     value: Vec::new(),
                 });
+                self.kept.push((0, 1));
                 self.series.len() - 1
             }),
         };
-        self.series[index].t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
-        self.series[index].value.push(value);
+        let (series, (taken, stride)) = (&mut self.series[index], &mut self.kept[index]);
+        if taken.is_multiple_of(*stride) {
+            if series.t_ns.len() == SAMPLES_MAX {
+                halve(&mut series.t_ns);
+                halve(&mut series.value);
+                *stride *= 2;
+            }
+            if taken.is_multiple_of(*stride) {
+                series.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
+                series.value.push(value);
+            }
+        }
+        *taken += 1;
         self.next = if index + 1 == self.series.len() { 0 } else { index + 1 };
     }
 
     pub(crate) fn take(&mut self) -> Vec<Series> {
         self.next = 0;
+        self.kept.clear();
         std::mem::take(&mut self.series)
     }
+}
+
+/// Keeps the first of each two.
+fn halve<T: Copy>(all: &mut Vec<T>) {
+    let half = all.len().div_ceil(2);
+    for index in 1..half {
+        all[index] = all[2 * index];
+    }
+    all.truncate(half);
 }
 
 /// `machine` for the machine itself, `host.NAME` for a host of a scenario; `part` (a core, an interface, a disk) follows.
@@ -112,6 +139,20 @@ mod tests {
         assert!(recorder.series.iter().all(|it| it.value.iter().zip(&it.t_ns).all(|(v, t)| *v == *t as f64)));
         assert_eq!(recorder.take().len(), 3);
         assert!(recorder.take().is_empty(), "what was taken does not come again");
+    }
+
+    // Spec: results.md#chunk-5
+    #[test]
+    fn hours_of_samples_keep_to_their_room_evenly_spaced() {
+        let bytes = Quantity::counter("x.bytes", "B");
+        let mut recorder = Recorder::default();
+        for now in 0..SAMPLES_MAX as u64 * 37 {
+            recorder.put(Instant::from_ns(now), "a", &bytes, now as f64);
+        }
+        let series = &recorder.take()[0];
+        assert!((SAMPLES_MAX / 2..=SAMPLES_MAX).contains(&series.t_ns.len()), "{}", series.t_ns.len());
+        assert!(series.t_ns.windows(2).all(|pair| pair[1] - pair[0] == 64));
+        assert!(series.value.iter().zip(&series.t_ns).all(|(value, t)| *value == *t as f64));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use super::flags::Flags;
 use super::{Common, key, resolve, say};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Duration;
 use weir_core::metric::Metric;
-use weir_core::record::{CriterionResult, Verdict};
+use weir_core::record::{CriterionResult, Summary, Verdict};
 use weir_core::units::human;
 use weir_core::{Value, Values};
 use weir_net::adhoc::summary::{Point, point_id, summarise};
 use weir_net::adhoc::table::table;
-use weir_net::adhoc::{Client, Job, Progress};
+use weir_net::adhoc::{Client, Job, Keep, Progress};
 
 /// The points that one command has measured so far.
 pub struct Measuring {
@@ -39,16 +40,37 @@ impl Measuring {
         swept: Vec<(String, Value)>,
         job: &Job,
     ) -> anyhow::Result<&Point> {
+        self.keeping(values, swept, job, &mut |_| Ok(()))
+    }
+
+    /// Measures the only point of a command; `keep` takes its fine series as they come.
+    pub fn point_keeping(&mut self, values: &Values, job: &Job, keep: Keep<'_>) -> anyhow::Result<&Point> {
+        self.keeping(values, Vec::new(), job, keep)
+    }
+
+    fn keeping(
+        &mut self,
+        values: &Values,
+        swept: Vec<(String, Value)>,
+        job: &Job,
+        keep: Keep<'_>,
+    ) -> anyhow::Result<&Point> {
         let (workload, live) = (self.workload, self.live);
         let id = point_id(workload, &swept);
         let mut last = Progress { elapsed: Duration::ZERO, count: 0 };
+        // Of what lasts for hours nobody wants a line a second.
+        let seconds_between = if workload == "watch" { 10 } else { 1 };
         let mut tell = |progress: Progress| {
+            if progress.elapsed.as_secs() < last.elapsed.as_secs() + seconds_between {
+                return;
+            }
             if live {
                 eprintln!("{}", progress_line(&id, workload, last, progress));
             }
             last = progress;
         };
-        let mut measurement = self.client.measure(job, values, &weir_sys::signal::interrupts, &mut tell)?;
+        let mut measurement =
+            self.client.measure_keeping(job, values, &weir_sys::signal::interrupts, &mut tell, keep)?;
         measurement.warnings.append(&mut self.remarks);
         self.points.push(Point { parameters: swept, measurement });
         Ok(self.points.last().expect("one was just put there"))
@@ -61,10 +83,21 @@ impl Measuring {
         self.remarks.push(format!("measured once more: {came}"));
     }
 
+    /// The document of all points so far, `results` where they are kept.
+    pub fn summary(&self, results: Option<&Path>) -> Summary {
+        let summary = summarise(self.workload, definitions(self.workload), &self.points);
+        Summary { results: results.map(|path| path.display().to_string()), ..summary }
+    }
+
+    /// Prints the table or the document of what is kept in `results`, and gives the exit status.
+    pub fn finish_in(self, results: Option<&Path>) -> i32 {
+        let summary = self.summary(results);
+        self.print(summary, None)
+    }
+
     /// Prints the table or the document, with what was judged of the points, and gives the exit status.
     pub fn finish(self, judged: Option<CriterionResult>) -> i32 {
-        let definitions = definitions(self.workload);
-        let mut summary = summarise(self.workload, definitions, &self.points);
+        let mut summary = self.summary(None);
         let why = judged.as_ref().map(|judged| judged.why.clone());
         if let Some(judged) = judged {
             if judged.verdict != Verdict::Pass {
@@ -72,6 +105,11 @@ impl Measuring {
             }
             summary.criteria.push(judged);
         }
+        self.print(summary, why)
+    }
+
+    fn print(self, summary: Summary, why: Option<String>) -> i32 {
+        let definitions = definitions(self.workload);
         if self.json {
             say(&weir_report::json(&summary));
         } else {
@@ -103,7 +141,8 @@ pub fn sweep(
     Ok(measuring.finish(None))
 }
 
-fn definitions(workload: &str) -> &'static [Metric] {
+/// What the workload measures.
+pub fn definitions(workload: &str) -> &'static [Metric] {
     let entry = weir_net::WORKLOADS.iter().find(|entry| entry.name == workload);
     entry.map_or(&[], |entry| entry.build.metrics())
 }

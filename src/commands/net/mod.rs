@@ -3,6 +3,7 @@
 mod flags;
 mod measure;
 mod search;
+mod watch;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Subcommand;
@@ -34,6 +35,7 @@ Examples:
   here$  weir net burst there --sizes 1B..1GB --repetitions 10 --key-file key
   here$  weir net udp there --rate 200Mbit/s --size 1400B --key-file key
   here$  weir net path there --key-file key
+  here$  weir net watch there --duration 1h --out watched --key-file key
 
 The port is 5301 unless given. A flag with a list measures one point a value.")]
 pub struct Args {
@@ -50,6 +52,7 @@ enum Command {
     Connect(ConnectArgs),
     Udp(UdpArgs),
     Path(PathArgs),
+    Watch(watch::WatchArgs),
 }
 
 /// Wait for measurements until SIGINT or SIGTERM.
@@ -355,6 +358,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         Command::Connect(args) => connect(args),
         Command::Udp(args) => udp(args),
         Command::Path(args) => path(args),
+        Command::Watch(args) => watch::run(args),
     }
 }
 

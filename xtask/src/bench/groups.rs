@@ -6,7 +6,7 @@ use super::process::{self, Line};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools::{BLOCK, LARGE_BLOCK};
-use super::{fabric, rattan, spread, tools, workloads};
+use super::{fabric, rattan, spread, tools, watch, workloads};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,11 @@ pub static GROUPS: &[Group] = &[
         name: "series",
         about: "Goodput and CPU of 16 flows with a series of 1 ms against one of 100 ms",
         run: series,
+    },
+    Group {
+        name: "watch",
+        about: "`weir net watch` of one paced flow at 10 ms against the same flow without samples: disk and CPU",
+        run: watch::cost,
     },
     Group {
         name: "split",

@@ -79,6 +79,32 @@ pub fn weir_stream(
     words
 }
 
+/// One flow of 50 Mbit/s, its samples in `out`.
+pub fn weir_watch(
+    settings: &Settings,
+    host: &str,
+    port: u16,
+    seconds: u64,
+    interval: &str,
+    out: &std::path::Path,
+) -> Line {
+    line(&[
+        &settings.weir.to_string_lossy(),
+        "net",
+        "watch",
+        &format!("{host}:{port}"),
+        "--duration",
+        &format!("{seconds}s"),
+        "--pacing",
+        "50Mbit/s",
+        "--interval",
+        interval,
+        "--out",
+        &out.to_string_lossy(),
+        "--json",
+    ])
+}
+
 /// Both ends of a ping-pong share this CPU.
 pub const PINNED_CPU: &str = "0";
 
@@ -234,7 +260,11 @@ pub fn neper(
     let program = folder.join(program).to_string_lossy().into_owned();
     let (control, data) = (port.to_string(), (port + NEPER_DATA_PORTS).to_string());
     let (flows, threads) = (flows.to_string(), threads.to_string());
+    // It leaves a log where it is started, `--nolog` or not.
     let mut words = line(&[
+        "env",
+        "-C",
+        &settings.scratch.to_string_lossy(),
         &program,
         "-T",
         &threads,

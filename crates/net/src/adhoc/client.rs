@@ -12,8 +12,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use weir_core::Values;
+use weir_core::chunk::Chunk;
 use weir_core::evidence::{GeneratorFacts, TransportFacts};
-use weir_core::record::Row;
+use weir_core::record::{Row, Series};
 use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
 use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
@@ -66,7 +67,12 @@ pub struct Measurement {
     pub failures: Vec<String>,
     /// Cut short by the user.
     pub stopped: bool,
+    /// Of a job that records: what came at its end, counted from the start by each end's own clock.
+    pub series: Vec<Series>,
 }
+
+/// Takes fine series as they come, counted from the start by the clock of the end they are of. Errors end the measurement.
+pub type Keep<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), AdhocError>;
 
 impl Client {
     pub fn new(address: SocketAddr, key: Option<Key>) -> Client {
@@ -87,6 +93,18 @@ impl Client {
         interrupts: &dyn Fn() -> u32,
         tell: &mut dyn FnMut(Progress),
     ) -> Result<Measurement, AdhocError> {
+        self.measure_keeping(job, values, interrupts, tell, &mut |_| Ok(()))
+    }
+
+    /// Likewise, of a job that may record.
+    pub fn measure_keeping(
+        &self,
+        job: &Job,
+        values: &Values,
+        interrupts: &dyn Fn() -> u32,
+        tell: &mut dyn FnMut(Progress),
+        keep: Keep<'_>,
+    ) -> Result<Measurement, AdhocError> {
         job.check().map_err(|error| AdhocError::new(error.text))?;
         let stream = self.open()?;
         let server = ServerConnection { stream, address: self.address };
@@ -105,10 +123,15 @@ impl Client {
         let in_ns = START_IN.as_nanos() as u64;
         server.send(&FromClient::Start { in_ns })?;
         let control = Control::new(clock::monotonic() + START_IN);
+        if job.records() {
+            control.record();
+        }
         let (near, far, stopped) = std::thread::scope(|scope| {
             let running = scope.spawn(|| job.run(false, flows, &control));
-            let watched = watch(&server, self.silence, &control, interrupts, tell, || running.is_finished());
+            let watched =
+                watch(&server, self.silence, &control, interrupts, tell, keep, || running.is_finished());
             let near = running.join();
+            let watched = watched.and_then(|seen| carry(&control, keep).map(|()| seen));
             watched.map(|(far, stopped)| (near, far, stopped))
         })?;
         let near = near
@@ -210,6 +233,17 @@ impl ServerConnection {
     }
 }
 
+/// Hands over what fine series of the own end wait.
+fn carry(control: &Control, keep: Keep<'_>) -> Result<(), AdhocError> {
+    let Some(queue) = control.chunks() else { return Ok(()) };
+    let start_ns = i64::try_from(control.start_at().as_ns()).unwrap_or(i64::MAX);
+    while let Some(mut chunk) = queue.next() {
+        chunk.start_ns = chunk.start_ns.saturating_sub(start_ns);
+        keep(chunk)?;
+    }
+    Ok(())
+}
+
 /// While the load runs: hears the server, tells the user, passes a stop on. Returns the server's outcome.
 fn watch(
     server: &ServerConnection,
@@ -217,6 +251,7 @@ fn watch(
     control: &Control,
     interrupts: &dyn Fn() -> u32,
     tell: &mut dyn FnMut(Progress),
+    keep: Keep<'_>,
     finished: impl Fn() -> bool,
 ) -> Result<(Outcome, bool), AdhocError> {
     let start = Instant::now() + control.start_at().since(clock::monotonic());
@@ -250,6 +285,12 @@ fn watch(
                 Ok(false) => {}
                 Ok(true) => match server.receive(OUTCOME_LIMIT) {
                     Ok(FromServer::Progress { count }) => (far_count, heard) = (count, Instant::now()),
+                    Ok(FromServer::Chunk(chunk)) => {
+                        heard = Instant::now();
+                        if let Err(error) = keep(*chunk) {
+                            return give_up(error);
+                        }
+                    }
                     Ok(FromServer::Done(outcome)) => far_outcome = Some(*outcome),
                     Ok(_) => return give_up(server.broken("it says something out of turn")),
                     Err(error) => return give_up(error),
@@ -272,6 +313,9 @@ fn watch(
             _ => return give_up(AdhocError::new("stopped by the user")),
         }
         if told.elapsed() >= TELL_EVERY {
+            if let Err(error) = carry(control, keep) {
+                return give_up(error);
+            }
             told += TELL_EVERY;
             tell(Progress { elapsed: start.elapsed(), count: control.progress() + far_count });
         }
@@ -293,7 +337,17 @@ fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> M
         stopped,
         ..Measurement::default()
     };
+    if job.records() {
+        measurement.series = derived.series;
+    }
     for outcome in outcomes {
+        if job.records() {
+            let start_ns = i64::try_from(outcome.started_ns).unwrap_or(i64::MAX);
+            measurement.series.extend(outcome.series.into_iter().map(|mut series| {
+                series.t_ns.iter_mut().for_each(|at| *at = at.saturating_sub(start_ns));
+                series
+            }));
+        }
         measurement.rows.extend(outcome.rows);
         measurement.failures.extend(outcome.failures);
         measurement.granted.extend(outcome.granted);
@@ -303,7 +357,13 @@ fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> M
         measurement.invalid = measurement.failures.first().cloned();
     }
     if stopped && measurement.invalid.is_none() {
-        measurement.invalid = Some("cut short by the user".to_owned());
+        // A watch lasts until somebody has seen enough; anything else was to be compared with its like.
+        if matches!(job, Job::Watch(_)) {
+            let seconds = measurement.length_ns as f64 / 1e9;
+            measurement.warnings.push(format!("ended by the user after {seconds:.0} s"));
+        } else {
+            measurement.invalid = Some("cut short by the user".to_owned());
+        }
     }
     measurement
 }

@@ -11,11 +11,13 @@ use crate::stream::clock::Patience;
 use crate::stream::engine;
 use crate::stream::plan::{BLOCK_BYTES_MAX, StreamPlan, Until};
 use crate::udp::{self, plan::UdpPlan};
+use crate::watch::{self, plan::WatchPlan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use weir_core::Values;
+use weir_core::chunk::Chunk;
 use weir_seams::workload::{Control, Outcome, Peer, StepRequest, WorkloadError};
 use weir_transport::tcp_options::{TcpOptions, is_congestion_name};
 use weir_transport::udp::Association;
@@ -41,6 +43,7 @@ pub enum Job {
     Connect(ConnectPlan),
     Udp(UdpPlan),
     Path(PathPlan),
+    Watch(WatchPlan),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,6 +70,8 @@ pub enum FromServer {
     Progress {
         count: u64,
     },
+    /// A stretch of a fine series of the server's end, where the client wants it; counts from the start by the server's clock.
+    Chunk(Box<Chunk>),
     Done(Box<Outcome>),
     /// The session ends; why.
     Failed {
@@ -93,6 +98,7 @@ impl Job {
             Job::Connect(_) => "connect",
             Job::Udp(_) => "udp",
             Job::Path(_) => "path",
+            Job::Watch(_) => "watch",
         }
     }
 
@@ -106,8 +112,14 @@ impl Job {
         match self {
             Job::Connect(_) => true,
             Job::Burst(plan) => plan.connection.made_within(),
+            Job::Watch(plan) => plan.probe_every.is_some(),
             _ => false,
         }
+    }
+
+    /// Whether fine series are wanted of it.
+    pub fn records(&self) -> bool {
+        matches!(self, Job::Watch(plan) if plan.record)
     }
 
     /// `None` where there is no connection.
@@ -118,6 +130,7 @@ impl Job {
             Job::Burst(plan) => Some(&plan.tcp),
             Job::Connect(plan) => Some(&plan.tcp),
             Job::Path(plan) => Some(&plan.tcp),
+            Job::Watch(plan) => Some(&plan.stream.tcp),
             Job::Udp(_) => None,
         }
     }
@@ -132,6 +145,7 @@ impl Job {
             Job::Burst(_) | Job::Path(_) => None,
             Job::Connect(plan) => plan.planned(),
             Job::Udp(plan) => Some(plan.planned()),
+            Job::Watch(plan) => Some(plan.duration),
         }
     }
 
@@ -192,6 +206,11 @@ impl Job {
                 plan.check()?;
                 (path::SENDS.len() as u64, 1 << 20)
             }
+            Job::Watch(plan) => {
+                plan.check()?;
+                let flows = plan.flows_per_pair();
+                (flows, (flows + 1) * plan.stream.block_bytes.min(BLOCK_BYTES_MAX))
+            }
         };
         if flows > FLOWS_MAX {
             return stop(format!("{flows} flows; at most {FLOWS_MAX} are possible here"));
@@ -228,6 +247,7 @@ impl Job {
             Job::Udp(plan) => {
                 rendezvous::assignments("udp", &request, plan.streams, plan.direction.connector_sends())
             }
+            Job::Watch(plan) => rendezvous::assignments("watch", &request, plan.flows_per_pair(), &[true]),
         };
         let stage = u8::from(!server);
         let mine = assignments.iter().find(|assignment| assignment.stage == stage);
@@ -281,8 +301,17 @@ impl Job {
                 let load = path::Load { plan: plan.clone(), host: host.to_owned(), role: role.to_owned() };
                 path::run(&load, flows, meetings, control)
             }
+            (Job::Watch(plan), Flows::Streams(flows, links)) => {
+                let load = watch::Load {
+                    plan: plan.clone(),
+                    host: host.to_owned(),
+                    role: role.to_owned(),
+                    flow_total: plan.flows_per_pair(),
+                };
+                watch::run(&load, flows, links, control)
+            }
             (
-                Job::Stream(_) | Job::Burst(_) | Job::Connect(_) | Job::Udp(_) | Job::Path(_),
+                Job::Stream(_) | Job::Burst(_) | Job::Connect(_) | Job::Udp(_) | Job::Path(_) | Job::Watch(_),
                 Flows::Streams(..) | Flows::Datagrams(_) | Flows::Paths(..),
             ) => Err(WorkloadError::stop(format!("a {} step does not travel so", self.name()))),
         }

@@ -12,7 +12,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Measurement, Progress};
+pub use client::{Client, Keep, Measurement, Progress};
 pub use message::Job;
 pub use server::{Server, ServerLimits};
 
@@ -30,7 +30,7 @@ pub const SERVER: &str = "server";
 pub struct AdhocError(pub String);
 
 impl AdhocError {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         AdhocError(text.into())
     }
 }

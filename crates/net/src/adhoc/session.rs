@@ -90,6 +90,9 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         _ => return session.refuse("the flows are connected; a start was expected"),
     };
     let control = Control::new(clock::monotonic() + in_ns);
+    if job.records() {
+        control.record();
+    }
     let until = Instant::now() + in_ns + job.duration().unwrap_or(DURATION_MAX) + AFTER_MAX;
     let result = std::thread::scope(|scope| {
         let running = scope.spawn(|| job.run(true, flows, &control));
@@ -99,6 +102,7 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
     match result {
         Ok(Ok(outcome)) => {
             let bytes = control.progress();
+            carry(&session, &control)?;
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
             let count = job.flows(true).len();
             Ok(match &*job {
@@ -201,6 +205,17 @@ fn collect(
     Ok(streams)
 }
 
+/// Passes on what fine series wait, counted from the start.
+fn carry(session: &Session<'_>, control: &Control) -> Result<(), AdhocError> {
+    let Some(queue) = control.chunks() else { return Ok(()) };
+    let start_ns = i64::try_from(control.start_at().as_ns()).unwrap_or(i64::MAX);
+    while let Some(mut chunk) = queue.next() {
+        chunk.start_ns = chunk.start_ns.saturating_sub(start_ns);
+        session.send(&FromServer::Chunk(Box::new(chunk)), PATIENCE)?;
+    }
+    Ok(())
+}
+
 /// While the load runs: tells the client how far it is, hears a stop, and gives up with a client that has left.
 fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: impl Fn() -> bool) {
     let mut told = Instant::now();
@@ -233,7 +248,7 @@ fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: imp
         if listening && told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
             let progress = FromServer::Progress { count: control.progress() };
-            if session.send(&progress, PATIENCE).is_err() {
+            if session.send(&progress, PATIENCE).and_then(|()| carry(session, control)).is_err() {
                 control.abort();
                 listening = false;
             }

@@ -1,7 +1,8 @@
 //! The table for people: 80 columns, one line a point.
 
-use super::summary::{Point, metrics, point_id};
+use super::summary::{self, Point, point_id};
 use crate::path;
+use crate::watch::metrics;
 use std::fmt::Write;
 use weir_core::metric::Metric;
 use weir_core::record::MetricSummary;
@@ -61,7 +62,7 @@ fn paths(points: &[Point]) -> String {
     out
 }
 
-/// `workload` is `stream`, `latency`, `burst`, `connect`, `udp` or `path`.
+/// `workload` is `stream`, `latency`, `burst`, `connect`, `udp`, `path` or `watch`.
 pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String {
     if workload == "path" {
         return paths(points);
@@ -71,6 +72,9 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         "udp" => &[("goodput", 13), ("lost", 9), ("reordered", 9), ("jitter", 10), ("packets/s", 11)],
         "connect" => {
             &[("connections/s", 14), ("handshake", 10), ("exchange", 10), ("close", 10), ("99 %", 10)]
+        }
+        "watch" => {
+            &[("goodput", 13), ("worst second", 12), ("below 0.9", 9), ("probes", 13), ("of them good", 12)]
         }
         "burst" => &[("bursts", 8), ("least", 10), ("mean", 10), ("most", 10), ("goodput", 13)],
         _ => &[("round trips", 11), ("median", 10), ("mean", 10), ("99 %", 10), ("most", 10)],
@@ -85,7 +89,7 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
     let mut notes = Vec::new();
     for point in points {
         let id = point_id(workload, &point.parameters);
-        let all = metrics(&point.measurement.rows, definitions);
+        let all = summary::metrics(&point.measurement.rows, definitions);
         let get = |name: &str| all.get(name);
         let count = |of: Option<&MetricSummary>| of.map_or("–".to_owned(), |metric| metric.n.to_string());
         let cells = if workload == "burst" {
@@ -96,6 +100,17 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
                 cell(completion, |it| it.mean),
                 cell(completion, |it| it.max),
                 cell(get("burst.goodput_bits_per_second"), |it| it.mean),
+            ]
+        } else if workload == "watch" {
+            let share = |name: &str, read: fn(&MetricSummary) -> f64| {
+                get(name).map_or("–".to_owned(), |it| format!("{:.1} %", read(it) * 100.0))
+            };
+            [
+                cell(get("stream.total_goodput_bits_per_second"), |it| it.mean),
+                share(metrics::DEEPEST, |it| it.min),
+                share(metrics::BELOW, |it| it.max),
+                cell(get(metrics::PROBE), |it| it.median),
+                share(metrics::PROBES_GOOD, |it| it.mean),
             ]
         } else if workload == "connect" {
             let median = |name: &str| cell(get(name), |it| it.median);

@@ -65,6 +65,7 @@ mod tests {
             waited_ns: 0,
             unread: None,
             clock: None,
+            seconds: None,
         };
         let sends = |most| StreamBody {
             sent: vec![sent.clone()],

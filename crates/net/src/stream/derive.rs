@@ -374,6 +374,7 @@ mod tests {
             waited_ns: 0,
             unread: None,
             clock: None,
+            seconds: None,
         };
         let body = StreamBody { cpu_ns: 1000, received: vec![flow], ..StreamBody::default() };
         Outcome { body: serde_json::to_value(body).unwrap(), ..Outcome::default() }

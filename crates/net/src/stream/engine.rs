@@ -10,6 +10,7 @@ use super::plan::{StreamPlan, Until};
 use super::receive::{Receiver, Turn};
 use super::send::Sender;
 use crate::rendezvous::{self, Flow};
+use crate::watch::tape::{self, ReceiverTape, SenderTape};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -105,9 +106,12 @@ impl Half {
             _ => Watched::Readable,
         }
     }
-    fn paced(&self) -> bool {
+    /// Whether it moves or is looked at by a clock finer than a blocking call's.
+    fn timed(&self) -> bool {
         match self {
-            Half::Send(sender) => sender.source.is_some() || sender.waits_until_ns().is_some(),
+            Half::Send(sender) => {
+                sender.source.is_some() || sender.waits_until_ns().is_some() || sender.tape.is_some()
+            }
             Half::Receive(receiver) => receiver.reader.is_some(),
         }
     }
@@ -134,6 +138,16 @@ struct Shared<'a> {
 /// Runs one end of a step from the agreed start until every flow is drained or given up.
 /// Errors: the load was aborted, or the machine refused a thread.
 pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, WorkloadError> {
+    run_with(load, flows, control, false)
+}
+
+/// Likewise; `watched` flows hand every sample on as they go and keep a coarse series beside.
+pub fn run_with(
+    load: &Load,
+    flows: Vec<Flow>,
+    control: &Control,
+    watched: bool,
+) -> Result<Outcome, WorkloadError> {
     let plan = &load.plan;
     if plan.tcp.is_mixed() {
         for Flow { spec, stream } in &flows {
@@ -151,7 +165,8 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
     };
     let start_ns = control.start_at().as_ns();
     let schedule = Schedule::new(start_ns, plan.steady_after(), duration, load.patience);
-    let capacity = capacity(duration, interval, flows.len() as u64);
+    let most = if watched { tape::COARSE_SAMPLES_MAX } else { usize::MAX };
+    let capacity = capacity(duration, interval, flows.len() as u64).min(most);
     let interval_ns = nanoseconds(interval);
     let pace = |rate: Option<u64>, begin_ns: u64| {
         rate.map(|rate| Pace::new(begin_ns, schedule.warm_ns, rate, plan.block_bytes))
@@ -166,6 +181,10 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
                 let mut sender =
                     Sender::new(spec.entity, stream, &schedule, bytes, source, capacity, interval_ns);
                 sender.begin_at(begin_ns);
+                if watched {
+                    let tape = SenderTape::new(&sender.entity, control);
+                    sender.watch(capacity, schedule.start_ns, interval_ns, tape);
+                }
                 Half::Send(Box::new(sender))
             } else {
                 let reader = pace(plan.read_bits_per_second, begin_ns);
@@ -174,6 +193,10 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
                 receiver.begin_at(begin_ns);
                 receiver.hold_window(plan.tcp.window);
                 receiver.discard_payload(plan.discard);
+                if watched {
+                    let tape = ReceiverTape::new(&receiver.entity, control, &schedule);
+                    receiver.watch(capacity, schedule.start_ns, interval_ns, tape);
+                }
                 Half::Receive(Box::new(receiver))
             }
         })
@@ -188,6 +211,9 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
         }
         return Err(WorkloadError::stop("the load was aborted"));
     }
+    // What was stopped has measured until then: it has no planned end any more.
+    let end_ns = if watched && control.stopping() { u64::MAX } else { schedule.end_ns };
+    let schedule = Schedule { end_ns, ..schedule };
     Ok(outcome::assemble(load, &schedule, interval, granted, halves, &cpu))
 }
 
@@ -319,7 +345,7 @@ fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Ha
     // Everything that can be done before the start is, so that the first byte leaves at it.
     let start = Instant::from_ns(shared.schedule.start_ns);
     let before;
-    if matches!(halves.as_slice(), [one] if !one.paced()) {
+    if matches!(halves.as_slice(), [one] if !one.timed()) {
         prepare_one(shared, &halves[0])?;
         if !wait_for_start(shared.control, start) {
             return Ok((halves, cpu));

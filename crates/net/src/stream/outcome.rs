@@ -7,6 +7,9 @@ use super::pace::Pace;
 use super::receive::{Edge, Receiver, Unread};
 use super::send::{InfoAt, Sender, TcpSample};
 use crate::generator::Account;
+use crate::watch::metrics;
+use crate::watch::seconds::Seconds;
+use crate::watch::tape::ReceiverTape;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::evidence::{TransportFacts, WindowFacts};
@@ -55,6 +58,9 @@ pub struct ReceivedFlow {
     /// Of the reader's own clock.
     #[serde(default)]
     pub clock: Option<Account>,
+    /// Of a flow that was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<Seconds>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,7 +158,7 @@ fn mean_unread(unread: &Unread) -> Option<[f64; 2]> {
 fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, receiver: Receiver) {
     let stalled = receiver.stalled_ns();
     let clock = clock_part(outcome, &receiver.entity, receiver.reader.as_ref());
-    let Receiver { entity, bytes, steady_start, steady_end, samples, failure, unread, .. } = receiver;
+    let Receiver { entity, bytes, steady_start, steady_end, samples, tape, failure, unread, .. } = receiver;
     let waited_ns = |edge: Option<Edge>| edge.map_or(0, |edge| edge.waited_ns);
     // Clocks of two machines differ by a little; more than measuring rule 6 allows is an end before its time.
     let planned_ns = schedule.end_ns.saturating_sub(schedule.start_ns);
@@ -172,6 +178,7 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
         waited_ns: waited_ns(steady_end).saturating_sub(waited_ns(steady_start)),
         unread: mean_unread(&unread),
         clock,
+        seconds: tape.map(ReceiverTape::finish),
     };
     let entity = &flow.entity;
     if let Some((goodput, _)) = flow.goodput() {
@@ -192,7 +199,13 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
 
 fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
     let clock = clock_part(outcome, &sender.entity, sender.source.as_ref());
-    let Sender { entity, sent_bytes, at_start, at_warm, at_end, at_last, samples, failure, .. } = sender;
+    let Sender { entity, sent_bytes, at_start, at_warm, at_end, at_last, samples, tape, failure, .. } =
+        sender;
+    let taken = samples.taken();
+    if let Some(tape) = tape {
+        tape.finish();
+        outcome.rows.push(row(&entity, metrics::SAMPLES, taken as f64));
+    }
     if let Some(text) = failure {
         outcome.failures.push(format!("{entity}: {text}"));
     }

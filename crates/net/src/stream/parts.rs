@@ -96,6 +96,7 @@ mod tests {
             waited_ns: 0,
             unread: None,
             clock: None,
+            seconds: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::clock::Schedule;
 use super::pace::Pace;
 use super::samples::Samples;
+use crate::watch::tape::ReceiverTape;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
@@ -57,6 +58,8 @@ pub struct Receiver {
     pub steady_start: Option<Edge>,
     pub steady_end: Option<Edge>,
     pub samples: Samples<u64>,
+    /// Takes every sample, where the flow is watched.
+    pub tape: Option<ReceiverTape>,
     pub failure: Option<String>,
     /// Bytes not yet added to the live progress.
     unreported: u64,
@@ -108,6 +111,7 @@ impl Receiver {
             steady_start: (schedule.warm_ns == schedule.start_ns).then_some(start),
             steady_end: None,
             samples,
+            tape: None,
             failure: None,
             unreported: 0,
             done: false,
@@ -193,7 +197,7 @@ impl Receiver {
             && self.samples.last_ns() < Some(self.last_ns)
         {
             // Nothing came for longer than an interval: without this the pause would look like a slow slope.
-            self.samples.push(self.last_ns, self.bytes);
+            self.sample(self.last_ns);
         }
         self.bytes += count;
         self.unreported += count;
@@ -203,10 +207,24 @@ impl Receiver {
         }
         self.look_at_queue(schedule, now_ns);
         if due {
-            self.samples.push(now_ns, self.bytes);
+            self.sample(now_ns);
         }
         self.enforce_window(due);
         self.look(schedule, now_ns);
+    }
+
+    fn sample(&mut self, at_ns: u64) {
+        self.samples.push(at_ns, self.bytes);
+        if let Some(tape) = &mut self.tape {
+            tape.push(at_ns, self.bytes);
+        }
+    }
+
+    /// Records on `tape` from here on; the series beside it gets coarser with time.
+    pub fn watch(&mut self, capacity: usize, start_ns: u64, interval_ns: u64, tape: ReceiverTape) {
+        self.samples = Samples::beside(capacity, start_ns, interval_ns);
+        self.tape = Some(tape);
+        self.sample(start_ns);
     }
 
     fn look_at_queue(&mut self, schedule: &Schedule, now_ns: u64) {
@@ -303,7 +321,7 @@ impl Receiver {
             self.gap_max_ns = self.gap_max_ns.max(until.saturating_sub(since_ns));
         }
         if self.samples.last_ns() < Some(self.last_ns) {
-            self.samples.push(self.last_ns, self.bytes);
+            self.sample(self.last_ns);
         }
         self.done = true;
     }

@@ -6,6 +6,10 @@ pub struct Samples<T> {
     capacity: usize,
     interval_ns: u64,
     next_due_ns: u64,
+    /// Where ticks stay as they are when the room is used up: only every so many-th sample is kept.
+    stride: Option<u64>,
+    taken: u64,
+    last_ns: Option<u64>,
 }
 
 impl<T: Copy> Samples<T> {
@@ -17,7 +21,20 @@ impl<T: Copy> Samples<T> {
             capacity,
             interval_ns,
             next_due_ns: start_ns.saturating_add(interval_ns),
+            stride: None,
+            taken: 0,
+            last_ns: None,
         }
+    }
+
+    /// Likewise, of samples that all go elsewhere too: the room keeps a coarser series of them, and ticks stay as they are.
+    pub fn beside(capacity: usize, start_ns: u64, interval_ns: u64) -> Self {
+        Samples { stride: Some(1), ..Samples::new(capacity, start_ns, interval_ns) }
+    }
+
+    /// Samples taken so far, kept or not.
+    pub fn taken(&self) -> u64 {
+        self.taken
     }
 
     pub fn next_due_ns(&self) -> u64 {
@@ -27,25 +44,36 @@ impl<T: Copy> Samples<T> {
         self.interval_ns
     }
     pub fn last_ns(&self) -> Option<u64> {
-        self.items.last().map(|(at, _)| *at)
+        self.last_ns
     }
 
     /// Keeps a sample; the next is due an interval after this one was, or after now if that is past. When the room is used
     /// up every second sample goes and the interval doubles: a run that lasts longer than planned loses resolution, not
     /// its end.
     pub fn push(&mut self, at_ns: u64, sample: T) {
-        if self.items.len() == self.capacity {
-            let mut index = 0;
-            self.items.retain(|_| {
-                index += 1;
-                index % 2 == 1
-            });
-            self.interval_ns = self.interval_ns.saturating_mul(2);
+        if self.stride.is_none_or(|stride| self.taken.is_multiple_of(stride)) {
+            if self.items.len() == self.capacity {
+                self.thin_out();
+            }
+            self.items.push((at_ns, sample));
         }
-        self.items.push((at_ns, sample));
+        self.taken += 1;
+        self.last_ns = Some(at_ns);
         if at_ns >= self.next_due_ns {
             let behind = at_ns - self.next_due_ns;
             self.next_due_ns = at_ns - behind % self.interval_ns + self.interval_ns;
+        }
+    }
+
+    fn thin_out(&mut self) {
+        let mut index = 0;
+        self.items.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+        match &mut self.stride {
+            Some(stride) => *stride = stride.saturating_mul(2),
+            None => self.interval_ns = self.interval_ns.saturating_mul(2),
         }
     }
 
@@ -76,6 +104,22 @@ mod tests {
         assert_eq!(items[0].0, 10);
         assert_eq!(items.last().unwrap().0, 1001);
         assert!(items.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    // Spec: net-protocol.md#watch-2
+    #[test]
+    fn samples_kept_beside_others_get_coarser_and_keep_their_ticks() {
+        let mut samples = Samples::beside(16, 0, 10);
+        for at in 1..=10_000_u64 {
+            if at >= samples.next_due_ns() {
+                samples.push(at, at);
+            }
+        }
+        assert_eq!((samples.taken(), samples.interval_ns(), samples.next_due_ns()), (1_000, 10, 10_010));
+        let items = samples.into_items();
+        assert!((8..=16).contains(&items.len()), "{}", items.len());
+        let steps: Vec<u64> = items.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+        assert!(steps.iter().all(|step| *step == steps[0]), "{steps:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::clock::{Schedule, nanoseconds};
 use super::pace::Pace;
 use super::receive::Turn;
 use super::samples::Samples;
+use crate::watch::tape::SenderTape;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
@@ -76,6 +77,8 @@ pub struct Sender {
     pub at_end: Option<InfoAt>,
     pub at_last: Option<InfoAt>,
     pub samples: Samples<TcpSample>,
+    /// Takes every sample in full, where the flow is watched.
+    pub tape: Option<SenderTape>,
     pub failure: Option<String>,
     phase: Phase,
 }
@@ -104,6 +107,7 @@ impl Sender {
             at_end: None,
             at_last: None,
             samples: Samples::new(capacity, schedule.start_ns, interval_ns),
+            tape: None,
             failure: None,
             phase: Phase::Sending,
         }
@@ -113,6 +117,12 @@ impl Sender {
     pub fn begin_at(&mut self, begin_ns: u64) {
         self.begun = begin_ns <= self.begin_ns;
         self.begin_ns = self.begin_ns.max(begin_ns);
+    }
+
+    /// Records on `tape` from here on; the series beside it gets coarser with time.
+    pub fn watch(&mut self, capacity: usize, start_ns: u64, interval_ns: u64, tape: SenderTape) {
+        self.samples = Samples::beside(capacity, start_ns, interval_ns);
+        self.tape = Some(tape);
     }
 
     pub fn done(&self) -> bool {
@@ -144,7 +154,9 @@ impl Sender {
     /// the CPU's cache; waking its thread for them takes the core from whoever drains it. Only of one that stays quiet
     /// for a while longer a sample is taken from outside.
     pub fn sample_at_latest_ns(&self) -> u64 {
-        self.samples.next_due_ns().saturating_add(QUIET_NS)
+        // A watch wants all its samples in time, whatever that takes.
+        let quiet_ns = if self.tape.is_some() { 0 } else { QUIET_NS };
+        self.samples.next_due_ns().saturating_add(quiet_ns)
     }
 
     /// The first look, just before the first byte.
@@ -215,7 +227,18 @@ impl Sender {
             if warm {
                 self.at_warm = Some(at);
             }
-            self.samples.push(now_ns, TcpSample::from(&at.info));
+            self.sample(&at);
+        }
+    }
+
+    fn sample(&mut self, at: &InfoAt) {
+        // The end may fall together with a tick.
+        if self.samples.last_ns() == Some(at.at_ns) {
+            return;
+        }
+        self.samples.push(at.at_ns, TcpSample::from(&at.info));
+        if let Some(tape) = &mut self.tape {
+            tape.push(at.at_ns, &at.info);
         }
     }
 
@@ -223,7 +246,7 @@ impl Sender {
     fn end(&mut self, now_ns: u64) {
         self.at_end = self.read_info(now_ns);
         if let Some(at) = self.at_end {
-            self.samples.push(now_ns, TcpSample::from(&at.info));
+            self.sample(&at);
         }
         // A connection that is gone already says so at the next look.
         let _ = self.stream.shutdown(Shutdown::Write);

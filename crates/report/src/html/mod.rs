@@ -12,6 +12,7 @@ mod stage;
 mod steps;
 mod topology;
 mod verdict;
+mod watch;
 
 use crate::Folder;
 use crate::escape::{Html, T, put};

@@ -4,6 +4,7 @@ use super::chart::{Axis, Frame, hue, path};
 use super::distribution;
 use super::stage::{Stage, draw_bands, fault_words, stage};
 use super::steps::Point;
+use super::watch;
 use crate::Folder;
 use crate::curve::{Column, Curve};
 use crate::escape::{Html, T, put};
@@ -63,8 +64,10 @@ const OPEN: [&str; 8] = [
 
 /// Every panel of the point. In a step that streams nothing all series are behind the fold: its picture is the distribution.
 pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
-    let mut out = Html::new();
+    let mut out = watch::views(folder, point);
     let mut names = folder.curves.names(point.id);
+    // Drawn by itself, beside the long view.
+    names.retain(|name| *name != watch::PROBE);
     let rank = |name: &str| OPEN.iter().position(|known| *known == name).unwrap_or(OPEN.len());
     names.sort_by_key(|name| (rank(name), *name));
     let streams = names.first() == Some(&OPEN[0]);
@@ -181,7 +184,7 @@ fn middle(column: &Column, start_ns: f64) -> f64 {
 }
 
 /// A curve through the middle of each column, or along its top from edge to edge where it is a rate and there is room.
-fn line(frame: &Frame, curve: &Curve, start_ns: f64, stepped: bool) -> Html {
+pub(super) fn line(frame: &Frame, curve: &Curve, start_ns: f64, stepped: bool) -> Html {
     let x = |t_ns: f64| frame.px((t_ns - start_ns) / 1e9);
     if stepped && curve.bin_seconds.is_some() {
         let edges = |it: &Column| [it.start_ns, it.end_ns].map(|t| (x(t), frame.py(it.mean)));
@@ -192,7 +195,7 @@ fn line(frame: &Frame, curve: &Curve, start_ns: f64, stepped: bool) -> Html {
 }
 
 /// The extremes of the samples in each column, where they differ from its mean.
-fn spread(frame: &Frame, curve: &Curve, start_ns: f64) -> Option<Html> {
+pub(super) fn spread(frame: &Frame, curve: &Curve, start_ns: f64) -> Option<Html> {
     if curve.columns.iter().all(|column| column.low == column.high) {
         return None;
     }

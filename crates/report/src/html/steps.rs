@@ -67,7 +67,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
     let mut out = Html::new();
     let points = points(folder);
     let mut left_out = 0;
-    for (number, point) in points.iter().filter(|point| !point.trials.is_empty()).enumerate() {
+    for (number, point) in points.iter().filter(|point| is_drawn(folder, point)).enumerate() {
         if out.len() > DRAWN_BYTES_MAX {
             left_out += 1;
             continue;
@@ -99,6 +99,11 @@ pub(crate) fn section(folder: &Folder) -> Html {
         );
     }
     out
+}
+
+/// Of a run that was killed a point may have fine series and no trial.
+fn is_drawn(folder: &Folder, point: &Point<'_>) -> bool {
+    !point.trials.is_empty() || !folder.long.of(point.id).is_empty()
 }
 
 fn about(point: &Point<'_>) -> Html {
@@ -165,7 +170,7 @@ fn is_tally(line: &str) -> bool {
 pub(crate) fn contents(folder: &Folder) -> Html {
     let mut out = Html::new();
     let points = points(folder);
-    let drawn: Vec<&Point<'_>> = points.iter().filter(|point| !point.trials.is_empty()).collect();
+    let drawn: Vec<&Point<'_>> = points.iter().filter(|point| is_drawn(folder, point)).collect();
     if drawn.len() <= UNLISTED_MAX {
         return out;
     }

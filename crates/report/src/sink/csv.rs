@@ -92,10 +92,11 @@ impl Sink for CsvTables {
 const POINTS: &str = "points.csv";
 const TRIALS: &str = "trials.csv";
 const SAMPLES: &str = "samples.csv";
+const FINE: &str = "chunks.csv";
 
 impl Tables for CsvTables {
     fn files(&self) -> &'static [&'static str] {
-        &[POINTS, TRIALS, SAMPLES]
+        &[POINTS, TRIALS, SAMPLES, FINE]
     }
 
     fn write_file(
@@ -112,6 +113,10 @@ impl Tables for CsvTables {
             },
             TRIALS => table::trials(folder, &mut csv),
             SAMPLES => table::samples(folder, &mut csv),
+            FINE => match table::chunks(folder, &mut csv)? {
+                None => return Ok(None),
+                Some(notes) => Ok(notes),
+            },
             _ => Err(io::Error::other(format!("csv has no {file}"))),
         }?;
         csv.out.flush()?;
