@@ -8,6 +8,7 @@ pub mod connect;
 pub mod door;
 pub mod farewell;
 pub mod generator;
+pub mod iperf3;
 pub mod latency;
 pub mod offset;
 pub mod path;

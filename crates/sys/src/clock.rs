@@ -33,6 +33,35 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// CPU time of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    pub user: Duration,
+    pub system: Duration,
+}
+
+impl CpuTime {
+    /// What was added to `before`.
+    pub fn since(&self, before: CpuTime) -> CpuTime {
+        CpuTime {
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+        }
+    }
+}
+
+/// CPU time of all threads of this process so far.
+pub fn process_cpu_time() -> CpuTime {
+    // Safety: all zeros is a valid `rusage`, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
+    CpuTime { user: time(usage.ru_utime), system: time(usage.ru_stime) }
+}
+
 /// Time the calling thread could have run and waited for a core: other threads had it, or a control group's quota was used
 /// up. `None` where the kernel keeps no such statistics (`/proc/thread-self/schedstat`, since Linux 2.6.23 where
 /// `CONFIG_SCHED_INFO` is set). Opens a file: for the edges of a measurement, not for its inner loop.

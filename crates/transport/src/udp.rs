@@ -94,26 +94,7 @@ pub struct UdpGate {
 impl UdpGate {
     /// Binds. `key`: `None` lets anyone in who hears at its address. Errors name the address and what to do.
     pub fn bind(address: SocketAddr, key: Option<Key>) -> io::Result<UdpGate> {
-        let named = |error: io::Error| match error.kind() {
-            ErrorKind::AddrInUse => io::Error::new(
-                ErrorKind::AddrInUse,
-                format!(
-                    "UDP {address} is in use; stop what listens there (ss -lunp shows it) or choose another port"
-                ),
-            ),
-            ErrorKind::AddrNotAvailable => io::Error::new(
-                ErrorKind::AddrNotAvailable,
-                format!("{address} is no address of this machine"),
-            ),
-            kind => io::Error::new(kind, format!("cannot listen at UDP {address}: {error}")),
-        };
-        // Without sharing first: a port that somebody has must be an error, not a rival.
-        let probe = socket::udp_socket(&address).map_err(named)?;
-        socket::bind(probe.as_fd(), &address, false).map_err(named)?;
-        let bound = socket::local_address(probe.as_fd()).map_err(named)?;
-        drop(probe);
-        let socket = shared_socket(bound).map_err(named)?;
-        Ok(UdpGate { socket, door: Door::new(key)? })
+        Ok(UdpGate { socket: bind(address)?, door: Door::new(key)? })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -180,7 +161,30 @@ impl UdpGate {
     }
 }
 
-fn shared_socket(address: SocketAddr) -> io::Result<UdpSocket> {
+/// The socket strangers send to, at a port that `shared_socket` shares with it. Errors name the address and what to do.
+pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let named = |error: io::Error| match error.kind() {
+        ErrorKind::AddrInUse => io::Error::new(
+            ErrorKind::AddrInUse,
+            format!(
+                "UDP {address} is in use; stop what listens there (ss -lunp shows it) or choose another port"
+            ),
+        ),
+        ErrorKind::AddrNotAvailable => {
+            io::Error::new(ErrorKind::AddrNotAvailable, format!("{address} is no address of this machine"))
+        }
+        kind => io::Error::new(kind, format!("cannot listen at UDP {address}: {error}")),
+    };
+    // Without sharing first: a port that somebody has must be an error, not a rival.
+    let probe = socket::udp_socket(&address).map_err(named)?;
+    socket::bind(probe.as_fd(), &address, false).map_err(named)?;
+    let bound = socket::local_address(probe.as_fd()).map_err(named)?;
+    drop(probe);
+    shared_socket(bound).map_err(named)
+}
+
+/// A further socket at the port of one that `bind` gave, to be connected to one peer.
+pub fn shared_socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let descriptor = socket::udp_socket(&address)?;
     socket::bind(descriptor.as_fd(), &address, true)?;
     Ok(UdpSocket::from(descriptor))

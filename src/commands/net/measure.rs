@@ -1,7 +1,8 @@
 //! Measures one point after the other, tells how far each is, and prints what came of them.
 
 use super::flags::Flags;
-use super::{Common, key, resolve, say};
+use super::{Common, Protocol, key, resolve, say};
+use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +13,46 @@ use weir_core::{Value, Values};
 use weir_net::adhoc::summary::{Point, point_id, summarise};
 use weir_net::adhoc::table::table;
 use weir_net::adhoc::{Client, Job, Keep, Progress};
+use weir_net::iperf3;
+
+/// Who asks the other end.
+enum Asking {
+    Weir(Client),
+    Iperf3(iperf3::Client),
+}
+
+impl Asking {
+    fn new(common: &Common, workload: &str) -> anyhow::Result<Asking> {
+        match common.protocol {
+            Protocol::Weir => {
+                let address = resolve(&common.host, common.protocol.port())?;
+                Ok(Asking::Weir(Client::new(address, key(common.key_file.as_deref())?)))
+            }
+            Protocol::Iperf3 if !matches!(workload, "stream" | "udp") => {
+                bail!("--protocol iperf3: iperf3 has no {workload} test; stream and udp are what it knows")
+            }
+            Protocol::Iperf3 if common.key_file.is_some() => {
+                bail!("--protocol iperf3: iperf3 has no keys; leave --key-file out")
+            }
+            Protocol::Iperf3 => {
+                let address = resolve(&common.host, common.protocol.port())?;
+                Ok(Asking::Iperf3(iperf3::Client { address }))
+            }
+        }
+    }
+
+    /// Whether it can be asked for.
+    fn check(&self, job: &Job) -> anyhow::Result<()> {
+        match self {
+            Asking::Weir(_) => Ok(()),
+            Asking::Iperf3(_) => Ok(iperf3::Client::check(job)?),
+        }
+    }
+}
 
 /// The points that one command has measured so far.
 pub struct Measuring {
-    client: Client,
+    asking: Asking,
     workload: &'static str,
     json: bool,
     live: bool,
@@ -27,10 +64,10 @@ pub struct Measuring {
 impl Measuring {
     /// From here on an interrupt ends the measurement, not the program.
     pub fn begin(common: &Common, workload: &'static str) -> anyhow::Result<Measuring> {
-        let client = Client::new(resolve(&common.host)?, key(common.key_file.as_deref())?);
+        let asking = Asking::new(common, workload)?;
         weir_sys::signal::count_interrupts();
         let live = !common.json && std::io::stderr().is_terminal();
-        Ok(Measuring { client, workload, json: common.json, live, points: Vec::new(), remarks: Vec::new() })
+        Ok(Measuring { asking, workload, json: common.json, live, points: Vec::new(), remarks: Vec::new() })
     }
 
     /// Measures a point: `values` in all, of which `swept` name it.
@@ -69,8 +106,11 @@ impl Measuring {
             }
             last = progress;
         };
-        let mut measurement =
-            self.client.measure_keeping(job, values, &weir_sys::signal::interrupts, &mut tell, keep)?;
+        let interrupts = &weir_sys::signal::interrupts;
+        let mut measurement = match &self.asking {
+            Asking::Weir(client) => client.measure_keeping(job, values, interrupts, &mut tell, keep)?,
+            Asking::Iperf3(client) => client.measure(job, values, interrupts, &mut tell)?,
+        };
         measurement.warnings.append(&mut self.remarks);
         self.points.push(Point { parameters: swept, measurement });
         Ok(self.points.last().expect("one was just put there"))
@@ -133,6 +173,9 @@ pub fn sweep(
     let points = flags.points()?;
     let jobs: Vec<Job> = points.iter().map(|(values, _)| job(values)).collect::<anyhow::Result<_>>()?;
     let mut measuring = Measuring::begin(common, workload)?;
+    for job in &jobs {
+        measuring.asking.check(job)?;
+    }
     for ((values, swept), job) in points.into_iter().zip(&jobs) {
         if measuring.point(&values, swept, job)?.measurement.stopped {
             break;

@@ -3,6 +3,7 @@
 mod flags;
 mod measure;
 mod search;
+mod serve;
 mod watch;
 
 use anyhow::{Context, anyhow, bail};
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 use weir_core::param::{Kind, parse_default};
 use weir_core::range;
 use weir_core::{Value, Values};
-use weir_net::adhoc::{DEFAULT_PORT, Job, Server, ServerLimits, exposure};
+use weir_net::adhoc::{DEFAULT_PORT, Job};
 use weir_net::burst::plan::BurstPlan;
 use weir_net::connect::plan::ConnectPlan;
+use weir_net::iperf3;
 use weir_net::latency::LatencyPlan;
 use weir_net::path::plan::PathPlan;
 use weir_net::stream::plan::StreamPlan;
@@ -36,8 +38,9 @@ Examples:
   here$  weir net udp there --rate 200Mbit/s --size 1400B --key-file key
   here$  weir net path there --key-file key
   here$  weir net watch there --duration 1h --out watched --key-file key
+  here$  weir net stream there --protocol iperf3   where `iperf3 -s` runs
 
-The port is 5301 unless given. A flag with a list measures one point a value.")]
+The port is 5301 unless given (5201 with iperf3). A flag with a list measures one point a value.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -45,7 +48,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    Serve(ServeArgs),
+    Serve(serve::ServeArgs),
     Stream(StreamArgs),
     Latency(LatencyArgs),
     Burst(BurstArgs),
@@ -55,27 +58,21 @@ enum Command {
     Watch(watch::WatchArgs),
 }
 
-/// Wait for measurements until SIGINT or SIGTERM.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  weir net serve                                 for this machine alone
-  weir net serve --listen 0.0.0.0:5301 --key-file key
+/// What the two ends say to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    #[default]
+    Weir,
+    Iperf3,
+}
 
-Beyond loopback and labs a key is asked for: 16 to 4096 bytes of anything, proven by both ends, never sent.")]
-struct ServeArgs {
-    /// Address and port to listen at; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5301")]
-    listen: String,
-    /// Only clients that know this key may measure
-    #[arg(long, value_name = "FILE", conflicts_with = "open")]
-    key_file: Option<PathBuf>,
-    /// Let anyone who reaches the port measure
-    #[arg(long)]
-    open: bool,
-    /// Print one JSON line when listening, and one for each session
-    #[arg(long)]
-    json: bool,
+impl Protocol {
+    fn port(self) -> u16 {
+        match self {
+            Protocol::Weir => DEFAULT_PORT,
+            Protocol::Iperf3 => iperf3::DEFAULT_PORT,
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -83,6 +80,9 @@ struct Common {
     /// Where `weir net serve` listens
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
+    /// What is spoken there: stream and udp may ask a stock iperf3 server
+    #[arg(long, value_name = "weir|iperf3", value_enum, default_value_t, hide_possible_values = true)]
+    protocol: Protocol,
     /// The key the server was started with
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -104,7 +104,8 @@ Examples:
   weir net stream 127.0.0.1 --streams 1,4,16
   weir net stream there:5301 --direction down --duration 30s --warm-up 5s --key-file key --json
   weir net stream there --search streams --duration 5s --warm-up 1s --key-file key
-  weir net stream there --streams 4 --ramp 2s --congestion cubic+bbr")]
+  weir net stream there --streams 4 --ramp 2s --congestion cubic+bbr
+  weir net stream there --protocol iperf3 --direction both --streams 4")]
 struct StreamArgs {
     #[command(flatten)]
     common: Common,
@@ -283,7 +284,8 @@ Examples:
   weir net udp 127.0.0.1 --rate 200Mbit/s --size 1400B
   weir net udp there --rate 100Mbit/s,200Mbit/s,400Mbit/s --direction down --key-file key --json
   weir net udp there --packet-rate 50kHz --size 64B --duration 1min --key-file key
-  weir net udp there --search rate --loss 0.1% --duration 5s --key-file key")]
+  weir net udp there --search rate --loss 0.1% --duration 5s --key-file key
+  weir net udp there --protocol iperf3 --rate 200Mbit/s")]
 struct UdpArgs {
     #[command(flatten)]
     common: Common,
@@ -351,7 +353,7 @@ struct PathArgs {
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     match &args.command {
-        Command::Serve(args) => serve(args),
+        Command::Serve(args) => serve::run(args),
         Command::Stream(args) => stream(args),
         Command::Latency(args) => latency(args),
         Command::Burst(args) => burst(args),
@@ -371,51 +373,21 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-fn serve(args: &ServeArgs) -> anyhow::Result<i32> {
-    let address = resolve(&args.listen)?;
-    let key = key(args.key_file.as_deref())?;
-    if key.is_none() && !args.open && !exposure::is_closed(&address) {
-        bail!(
-            "{address} can be reached from other machines, so a key is needed\n  \
-             head -c 32 /dev/urandom > key     and give both ends --key-file key\n  \
-             or say --open to let anyone measure who reaches the port"
-        );
-    }
-    weir_sys::signal::count_interrupts();
-    let with_key = if key.is_some() { "with a key" } else { "without a key" };
-    let server = Server::listen(address, key, ServerLimits::default())?;
-    let address = server.address()?;
-    let json = args.json;
-    if json {
-        say(&serde_json::json!({"event": "listening", "address": address.to_string()}).to_string());
-    } else {
-        eprintln!("weir: listening at {address} {with_key}; Ctrl-C ends it");
-    }
-    server.serve(&weir_sys::signal::interrupts, move |text| {
-        if json {
-            say(&serde_json::json!({"event": "session", "text": text}).to_string());
-        } else {
-            eprintln!("weir: {text}");
-        }
-    })?;
-    Ok(0)
-}
-
 /// `HOST`, `HOST:PORT`, an address of either family, `[ADDRESS]:PORT`.
-fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
+fn resolve(text: &str, port: u16) -> anyhow::Result<SocketAddr> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, DEFAULT_PORT));
+        return Ok(SocketAddr::new(address, port));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => {
             let port = port.parse().with_context(|| format!("{text:?}: {port:?} is not a port"))?;
             (host, port)
         }
-        None => (text, DEFAULT_PORT),
+        None => (text, port),
     };
     let mut all = (host, port).to_socket_addrs().with_context(|| format!("{host:?} names no host"))?;
     all.next().with_context(|| format!("{host:?} has no address"))
@@ -447,6 +419,11 @@ fn stream(args: &StreamArgs) -> anyhow::Result<i32> {
     flags.add("source_rate", Kind::Rate, &args.source_rate)?;
     flags.add("read_rate", Kind::Rate, &args.read_rate)?;
     flags.add("receive", Kind::Choice(&["copy", "discard"]), &args.receive)?;
+    if args.search.is_some() && args.common.protocol == Protocol::Iperf3 {
+        bail!(
+            "--search goes beyond the streams and windows that an iperf3 server can be asked for; leave one of the two out"
+        );
+    }
     match args.search {
         Some(sought) => search::streams(args, sought, ratio("target", &args.target)?, &flags),
         None => measure::sweep(&args.common, "stream", &flags, stream_job),
@@ -568,10 +545,10 @@ mod tests {
 
     #[test]
     fn a_host_may_be_written_with_or_without_its_port() {
-        assert_eq!(resolve("127.0.0.1").unwrap().to_string(), "127.0.0.1:5301");
-        assert_eq!(resolve("127.0.0.1:7").unwrap().to_string(), "127.0.0.1:7");
-        assert_eq!(resolve("::1").unwrap().to_string(), "[::1]:5301");
-        assert_eq!(resolve("[::1]:7").unwrap().to_string(), "[::1]:7");
-        assert!(resolve("127.0.0.1:http").is_err());
+        assert_eq!(resolve("127.0.0.1", DEFAULT_PORT).unwrap().to_string(), "127.0.0.1:5301");
+        assert_eq!(resolve("127.0.0.1:7", DEFAULT_PORT).unwrap().to_string(), "127.0.0.1:7");
+        assert_eq!(resolve("::1", DEFAULT_PORT).unwrap().to_string(), "[::1]:5301");
+        assert_eq!(resolve("[::1]:7", DEFAULT_PORT).unwrap().to_string(), "[::1]:7");
+        assert!(resolve("127.0.0.1:http", DEFAULT_PORT).is_err());
     }
 }

@@ -322,7 +322,8 @@ fn watch(
     }
 }
 
-fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> Measurement {
+/// What both ends came to, together.
+pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> Measurement {
     let workload: &dyn Workload =
         WORKLOADS.iter().find(|entry| entry.name == job.name()).expect("a job is one of the workloads").build;
     // Each end's clock is its own and there are no faults, so no times of one end are compared with the other's.

@@ -7,7 +7,7 @@ use crate::door::Link;
 use crate::latency::{LatencyPlan, Travel, datagrams, open, pingpong};
 use crate::path::{self, meeting::Meeting, plan::PathPlan};
 use crate::rendezvous::{self, Body, Flow, FlowSpec};
-use crate::stream::clock::Patience;
+use crate::stream::clock::{Ending, Patience};
 use crate::stream::engine;
 use crate::stream::plan::{BLOCK_BYTES_MAX, StreamPlan, Until};
 use crate::udp::{self, plan::UdpPlan};
@@ -265,6 +265,7 @@ impl Job {
                     role: role.to_owned(),
                     flow_total: plan.flows_per_pair(),
                     patience: Patience::default(),
+                    ending: Ending::Drained,
                 };
                 engine::run(&load, flows, control)
             }

@@ -23,6 +23,15 @@ impl Default for Patience {
     }
 }
 
+/// What the end of the load means to a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The sender shuts its side; the receiver reads to the end and shuts its own.
+    Drained,
+    /// Both stop where they are and shut nothing: the ends agree on it elsewhere, and what is under way counts nowhere.
+    Cut,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     pub start_ns: u64,
@@ -31,12 +40,14 @@ pub struct Schedule {
     /// End of sending and of the steady state; `u64::MAX` for a flow bounded by bytes.
     pub end_ns: u64,
     pub patience: Patience,
+    pub ending: Ending,
 }
 
 impl Schedule {
     pub fn new(start_ns: u64, warm_up: Duration, duration: Option<Duration>, patience: Patience) -> Self {
         let after = |time: Duration| start_ns.saturating_add(nanoseconds(time));
-        Schedule { start_ns, warm_ns: after(warm_up), end_ns: duration.map_or(u64::MAX, after), patience }
+        let end_ns = duration.map_or(u64::MAX, after);
+        Schedule { start_ns, warm_ns: after(warm_up), end_ns, patience, ending: Ending::Drained }
     }
     pub fn duration_bounded(&self) -> bool {
         self.end_ns != u64::MAX

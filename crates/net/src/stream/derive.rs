@@ -156,7 +156,8 @@ fn invalid(plan: &StreamPlan, received: &[&ReceivedFlow], outcomes: &[Outcome]) 
         };
         if let Until::Duration(duration) = plan.until {
             let planned = (duration - plan.steady_after()).as_secs_f64();
-            if (seconds - planned).abs() > LENGTH_TOLERANCE * duration.as_secs_f64() {
+            let tolerance = LENGTH_TOLERANCE * duration.as_secs_f64();
+            if seconds < planned - tolerance || seconds > planned + tolerance + flow.slack_ns as f64 / 1e9 {
                 return Some(format!(
                     "{}: measured over {seconds:.3} s where {planned:.3} s were planned (off by more than 1 % of the step)",
                     flow.entity
@@ -375,6 +376,7 @@ mod tests {
             unread: None,
             clock: None,
             seconds: None,
+            slack_ns: 0,
         };
         let body = StreamBody { cpu_ns: 1000, received: vec![flow], ..StreamBody::default() };
         Outcome { body: serde_json::to_value(body).unwrap(), ..Outcome::default() }

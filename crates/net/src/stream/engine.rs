@@ -3,7 +3,8 @@
 //! thread that moves the bytes, between two blocks: no other thread disturbs it, and nothing is allocated once the load has
 //! begun.
 
-use super::clock::{Patience, Schedule, nanoseconds};
+use super::clock::{Ending, Patience, Schedule, nanoseconds};
+use super::cpu::ThreadCpu;
 use super::outcome;
 use super::pace::Pace;
 use super::plan::{StreamPlan, Until};
@@ -48,6 +49,7 @@ pub struct Load {
     /// Flows of the whole step; stretches the interval of the series.
     pub flow_total: u64,
     pub patience: Patience,
+    pub ending: Ending,
 }
 
 pub enum Half {
@@ -164,7 +166,10 @@ pub fn run_with(
         Until::Bytes(bytes) => (None, Some(bytes)),
     };
     let start_ns = control.start_at().as_ns();
-    let schedule = Schedule::new(start_ns, plan.steady_after(), duration, load.patience);
+    let schedule = Schedule {
+        ending: load.ending,
+        ..Schedule::new(start_ns, plan.steady_after(), duration, load.patience)
+    };
     let most = if watched { tape::COARSE_SAMPLES_MAX } else { usize::MAX };
     let capacity = capacity(duration, interval, flows.len() as u64).min(most);
     let interval_ns = nanoseconds(interval);
@@ -276,71 +281,13 @@ fn now_ns() -> u64 {
     clock::monotonic().as_ns()
 }
 
-/// CPU time of a data thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ThreadCpu {
-    /// From the start to its end, drain included.
-    pub total_ns: u64,
-    /// When the steady state began and ended for it.
-    steady_start: Option<Mark>,
-    steady_end: Option<Mark>,
-    pub sends: bool,
-    pub receives: bool,
-}
-
-/// What a thread has had of the cores until an instant, ns.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    at: u64,
-    ran: u64,
-    /// Could have run and waited for a core; 0 where the kernel does not say.
-    waited: u64,
-}
-
-impl Mark {
-    /// Of the calling thread.
-    fn at(at: u64) -> Mark {
-        let waited = clock::thread_cpu_wait_time().unwrap_or_default();
-        Mark { at, ran: nanoseconds(clock::thread_cpu_time()), waited: nanoseconds(waited) }
-    }
-}
-
-impl ThreadCpu {
-    /// To be called with the time now and then: notes the edges of the steady state that have been passed.
-    fn look(&mut self, schedule: &Schedule, now_ns: u64) {
-        if self.steady_start.is_none() && now_ns >= schedule.warm_ns {
-            self.steady_start = Some(Mark::at(now_ns));
-        }
-        if self.steady_end.is_none() && now_ns >= schedule.end_ns {
-            self.steady_end = Some(Mark::at(now_ns));
-        }
-    }
-
-    /// The thread is through at `now_ns`; its CPU time was `before` at the start.
-    fn end(&mut self, schedule: &Schedule, before: Duration, now_ns: u64) {
-        self.look(schedule, now_ns);
-        let cpu = clock::thread_cpu_time();
-        // A step bounded by bytes has no planned end.
-        self.steady_end.get_or_insert_with(|| Mark::at(now_ns));
-        self.total_ns = nanoseconds(cpu.saturating_sub(before));
-    }
-
-    /// Shares of the steady state that it spent on a core, and waiting for one; `None` when there was none.
-    pub fn shares(&self) -> Option<(f64, f64)> {
-        let (start, end) = (self.steady_start?, self.steady_end?);
-        let share =
-            |of: fn(&Mark) -> u64| of(&end).saturating_sub(of(&start)) as f64 / (end.at - start.at) as f64;
-        (end.at > start.at).then(|| (share(|mark| mark.ran), share(|mark| mark.waited)))
-    }
-}
-
 fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Half>, ThreadCpu)> {
     let mut block = payload(shared.block_bytes);
-    let mut cpu = ThreadCpu {
-        sends: halves.iter().any(|half| matches!(half, Half::Send(_))),
-        receives: halves.iter().any(|half| matches!(half, Half::Receive(_))),
-        ..ThreadCpu::default()
-    };
+    let has = |of: fn(&Half) -> bool| halves.iter().any(of);
+    let mut cpu = ThreadCpu::of(
+        has(|half| matches!(half, Half::Send(_))),
+        has(|half| matches!(half, Half::Receive(_))),
+    );
     clock::set_timer_slack_least();
     // Everything that can be done before the start is, so that the first byte leaves at it.
     let start = Instant::from_ns(shared.schedule.start_ns);
@@ -417,6 +364,9 @@ impl Shared<'_> {
             Half::Send(sender) => sender.turn(&self.schedule, block, now_ns, end_ns),
             Half::Receive(receiver) => {
                 let turn = receiver.turn(&self.schedule, block, now_ns);
+                if self.schedule.ending == Ending::Cut && receiver.last_ns >= end_ns && !receiver.done {
+                    receiver.on_idle(&self.schedule, receiver.last_ns, end_ns);
+                }
                 self.report(receiver, turn);
                 let limit = end_ns.saturating_add(nanoseconds(self.schedule.patience.drain));
                 if receiver.last_ns > limit && !receiver.done {

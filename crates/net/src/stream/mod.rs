@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod clock;
+mod cpu;
 pub mod derive;
 pub mod engine;
 pub mod metrics;
@@ -16,7 +17,7 @@ pub mod send;
 pub(crate) mod tests;
 
 use crate::rendezvous::{self, Body, Side};
-use clock::Patience;
+use clock::{Ending, Patience};
 use engine::Load;
 use plan::{FLOWS_MAX, StreamPlan, Until};
 use std::time::Duration;
@@ -68,6 +69,7 @@ impl Workload for Stream {
             role: assignment.role.clone(),
             flow_total: Body::of(assignment)?.flow_total,
             patience: Patience::default(),
+            ending: Ending::Drained,
         };
         Ok(rendezvous::task(side, move |flows, control| engine::run(&load, flows, control)))
     }

@@ -2,7 +2,8 @@
 
 use super::audit;
 use super::clock::{Schedule, nanoseconds};
-use super::engine::{Half, Load, ThreadCpu};
+use super::cpu::ThreadCpu;
+use super::engine::{Half, Load};
 use super::pace::Pace;
 use super::receive::{Edge, Receiver, Unread};
 use super::send::{InfoAt, Sender, TcpSample};
@@ -61,12 +62,18 @@ pub struct ReceivedFlow {
     /// Of a flow that was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<Seconds>,
+    /// How much longer than planned the steady state may be: its edges are messages that travel.
+    #[serde(default)]
+    pub slack_ns: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SentFlow {
     pub entity: String,
     pub bytes: u64,
+    /// What the kernel took in the steady state and how long that was, ns; `None` when it never began.
+    #[serde(default)]
+    pub steady_bytes_ns: Option<[u64; 2]>,
     /// `None` where the kernel does not keep what is needed.
     pub facts: Option<TransportFacts>,
     /// Of the source's own clock.
@@ -179,6 +186,7 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
         unread: mean_unread(&unread),
         clock,
         seconds: tape.map(ReceiverTape::finish),
+        slack_ns: 0,
     };
     let entity = &flow.entity;
     if let Some((goodput, _)) = flow.goodput() {
@@ -216,7 +224,10 @@ fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
     let items = samples.into_items();
     let facts = at_warm.zip(at_end).and_then(|(warm, end)| facts(&warm, &end, &items));
     tcp_series(outcome, &entity, &items);
-    body.sent.push(SentFlow { entity, bytes: sent_bytes, facts, clock });
+    let steady_bytes_ns = at_warm.zip(at_end).map(|(warm, end)| {
+        [end.sent_bytes.saturating_sub(warm.sent_bytes), end.at_ns.saturating_sub(warm.at_ns)]
+    });
+    body.sent.push(SentFlow { entity, bytes: sent_bytes, steady_bytes_ns, facts, clock });
 }
 
 /// What TCP counted over the steady state of one flow; the goodput is the receiver's to say.

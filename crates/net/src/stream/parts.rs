@@ -95,6 +95,7 @@ mod tests {
             steady_ns_bytes: Some([[0, 0], [1_000_000_000, bytes]]),
             waited_ns: 0,
             unread: None,
+            slack_ns: 0,
             clock: None,
             seconds: None,
         }

@@ -1,6 +1,6 @@
 //! The receiving end of a flow: counts what comes, and when.
 
-use super::clock::Schedule;
+use super::clock::{Ending, Schedule};
 use super::pace::Pace;
 use super::samples::Samples;
 use crate::watch::tape::ReceiverTape;
@@ -12,6 +12,10 @@ use weir_sys::tcp_info::TcpInfo;
 
 /// What waits unread is asked of the kernel no more often than this, so that asking costs nothing to speak of.
 const QUEUE_LOOK_NS: u64 = 10_000_000;
+
+/// Without a byte for so long, a flow that was told to stop has all that had come; so long it goes on at most.
+const CUT_QUIET_NS: u64 = 20_000_000;
+const CUT_NS_MAX: u64 = 1_000_000_000;
 
 /// A counter read at a true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,6 +270,14 @@ impl Receiver {
     pub fn on_idle(&mut self, schedule: &Schedule, now_ns: u64, end_ns: u64) {
         self.look(schedule, now_ns);
         self.released |= now_ns >= end_ns;
+        if schedule.ending == Ending::Cut && now_ns >= end_ns {
+            let quiet_ns = now_ns - end_ns.max(self.last_ns).min(now_ns);
+            // A planned end is where it is; of an order to stop it is not known how much had come before it and is still unread.
+            if schedule.duration_bounded() || quiet_ns >= CUT_QUIET_NS || now_ns - end_ns >= CUT_NS_MAX {
+                self.finish(schedule, now_ns);
+            }
+            return;
+        }
         let quiet_ns = now_ns.saturating_sub(self.last_ns.max(end_ns));
         let patience = schedule.patience;
         let text = if now_ns > end_ns && quiet_ns > super::clock::nanoseconds(patience.drain_idle) {

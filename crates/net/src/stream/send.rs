@@ -1,6 +1,6 @@
 //! The sending end of a flow.
 
-use super::clock::{Schedule, nanoseconds};
+use super::clock::{Ending, Schedule, nanoseconds};
 use super::pace::Pace;
 use super::receive::Turn;
 use super::samples::Samples;
@@ -43,6 +43,8 @@ impl From<&TcpInfo> for TcpSample {
 pub struct InfoAt {
     pub at_ns: u64,
     pub info: TcpInfo,
+    /// What the kernel had taken by then.
+    pub sent_bytes: u64,
     /// How long the sending program had waited for its own ticks by then.
     pub waited_ns: u64,
 }
@@ -134,7 +136,8 @@ impl Sender {
 
     fn read_info(&self, at_ns: u64) -> Option<InfoAt> {
         let waited_ns = self.source.as_ref().map_or(0, |source| source.waited_ns(at_ns));
-        TcpInfo::read(self.stream.as_fd()).ok().map(|info| InfoAt { at_ns, info, waited_ns })
+        let sent_bytes = self.sent_bytes;
+        TcpInfo::read(self.stream.as_fd()).ok().map(|info| InfoAt { at_ns, info, sent_bytes, waited_ns })
     }
 
     pub fn seen_ns(&self) -> u64 {
@@ -201,7 +204,7 @@ impl Sender {
                 }
                 self.look(schedule, now_ns);
                 if self.remaining == 0 || now_ns >= end_ns {
-                    self.end(now_ns);
+                    self.end(schedule, now_ns);
                     return Turn::Short;
                 }
                 if count == wanted { Turn::Moved } else { Turn::Short }
@@ -242,11 +245,15 @@ impl Sender {
         }
     }
 
-    /// No more is written; the peer will see the end after the last byte.
-    fn end(&mut self, now_ns: u64) {
+    /// No more is written; the peer will see the end after the last byte, unless all is cut.
+    fn end(&mut self, schedule: &Schedule, now_ns: u64) {
         self.at_end = self.read_info(now_ns);
         if let Some(at) = self.at_end {
             self.sample(&at);
+        }
+        if schedule.ending == Ending::Cut {
+            self.finish(now_ns);
+            return;
         }
         // A connection that is gone already says so at the next look.
         let _ = self.stream.shutdown(Shutdown::Write);
@@ -259,7 +266,7 @@ impl Sender {
             Phase::Sending => {
                 self.look(schedule, now_ns);
                 if now_ns >= end_ns {
-                    self.end(now_ns);
+                    self.end(schedule, now_ns);
                 } else if end_ns == u64::MAX
                     && now_ns.saturating_sub(self.last_ns) > nanoseconds(schedule.patience.stall)
                 {

@@ -179,7 +179,8 @@ fn flow_pair(index: u32) -> (Flow, Flow) {
 
 fn load(values: &Values, flows: u64, patience: Patience) -> Load {
     let plan = StreamPlan::from_values(values).unwrap();
-    Load { plan, host: "a".to_owned(), role: "connect".to_owned(), flow_total: flows, patience }
+    let ending = Ending::Drained;
+    Load { plan, host: "a".to_owned(), role: "connect".to_owned(), flow_total: flows, patience, ending }
 }
 
 fn hasty() -> Patience {

@@ -59,6 +59,17 @@ impl Account {
         })
     }
 
+    /// What has come so far belongs to the warm-up. Returns the first number that counts.
+    pub fn begin_counting(&mut self) -> u64 {
+        self.counted_from = self.next;
+        self.next
+    }
+
+    /// One more than the largest number that came.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
     fn bit(&mut self, number: u64) -> (&mut u64, u64) {
         let at = number % WINDOW;
         (&mut self.seen[(at / WORD) as usize], 1 << (at % WORD))

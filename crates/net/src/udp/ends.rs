@@ -65,6 +65,7 @@ impl End<'_> {
         let mut segments = batch > 1 && socket::set_datagram_segment(socket.as_fd(), size).is_ok();
         let mut block = payload(size * batch as usize);
         let mut flow = SentFlow { entity: report.entity.clone(), ..SentFlow::default() };
+        let mut refused = 0;
         let mut lateness = Lateness::default();
         let start = self.control.start_at();
         let mut ticks = Ticks::new(start.as_ns(), plan.ticks_per_second()).until(plan.ticks());
@@ -74,7 +75,7 @@ impl End<'_> {
             while !ticks.over() && !self.control.stopping() {
                 let now = now_ns();
                 let Some(due) = ticks.take(now) else {
-                    self.wait_until(ticks.next_ns(), ticks.period_ns());
+                    wait_until(ticks.next_ns(), ticks.period_ns());
                     continue;
                 };
                 let counts = due.number >= plan.counted_from();
@@ -93,7 +94,7 @@ impl End<'_> {
                         flow.sent_in_all += taken;
                         if counts {
                             flow.sent += taken;
-                            flow.refused += count - taken;
+                            refused += count - taken;
                         }
                         self.control.advance(taken * plan.size_bytes);
                     }
@@ -104,6 +105,7 @@ impl End<'_> {
                 }
             }
         }
+        flow.refused = Some(refused);
         // However it went, the other end need not wait for more.
         let _ = socket::set_datagram_segment(socket.as_fd(), 0);
         let ended = farewell::say(association, flow.sent_in_all, self.control);
@@ -112,18 +114,6 @@ impl End<'_> {
             let text = format!("datagrams of {} bytes cannot be sent: {error}", plan.size_bytes);
             Err(io::Error::new(error.kind(), text))
         })
-    }
-
-    fn wait_until(&self, at_ns: u64, period_ns: f64) {
-        let awake_ns = (AWAKE.as_nanos() as u64).min((period_ns / 5.0) as u64);
-        let wake = Instant::from_ns(at_ns.saturating_sub(awake_ns));
-        let now = clock::monotonic();
-        if now < wake {
-            clock::sleep_until(wake.min(now + LOOK));
-        }
-        while now_ns() < at_ns && now_ns() >= wake.as_ns() {
-            std::hint::spin_loop();
-        }
     }
 
     fn receive(&self, association: &Association, report: &mut Report) -> io::Result<()> {
@@ -205,6 +195,19 @@ impl End<'_> {
     }
 }
 
+/// Until a tick is due, or for a while: the orders are to be looked at.
+pub(crate) fn wait_until(at_ns: u64, period_ns: f64) {
+    let awake_ns = (AWAKE.as_nanos() as u64).min((period_ns / 5.0) as u64);
+    let wake = Instant::from_ns(at_ns.saturating_sub(awake_ns));
+    let now = clock::monotonic();
+    if now < wake {
+        clock::sleep_until(wake.min(now + LOOK));
+    }
+    while now_ns() < at_ns && now_ns() >= wake.as_ns() {
+        std::hint::spin_loop();
+    }
+}
+
 /// Gives the kernel datagrams of `size` bytes, all with one call where it segments. How many it took.
 fn hand_over(socket: &UdpSocket, whole: &[u8], size: usize, segments: &mut bool) -> io::Result<u64> {
     if *segments {
@@ -231,7 +234,7 @@ fn hand_over(socket: &UdpSocket, whole: &[u8], size: usize, segments: &mut bool)
 }
 
 /// The kernel has no room now, or has had word of an earlier datagram that nobody took: this one was not sent.
-fn is_refused(error: &io::Error) -> bool {
+pub(crate) fn is_refused(error: &io::Error) -> bool {
     const ENOBUFS: i32 = 105;
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
         || error.raw_os_error() == Some(ENOBUFS)

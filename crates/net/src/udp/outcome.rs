@@ -118,9 +118,9 @@ pub static METRICS: &[Metric] = &[
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SentFlow {
     pub entity: String,
-    /// Datagrams that the kernel took; those it refused.
+    /// Datagrams that the kernel took; those it refused, where that is known.
     pub sent: u64,
-    pub refused: u64,
+    pub refused: Option<u64>,
     /// With the warm-up.
     pub sent_in_all: u64,
     pub clock: Option<generator::Account>,
@@ -130,12 +130,16 @@ pub struct SentFlow {
 pub struct ReceivedFlow {
     pub entity: String,
     pub distinct: u64,
-    pub duplicate: u64,
-    pub reordered: u64,
-    pub extent_max: u64,
+    /// `None` for a receiver that does not tell; so are the next two.
+    pub duplicate: Option<u64>,
+    pub reordered: Option<u64>,
+    pub extent_max: Option<u64>,
     pub jitter_ns: f64,
     pub first_ns: u64,
     pub last_ns: u64,
+    /// What the receiver counted over, where it does not tell when the first and the last came.
+    #[serde(default)]
+    pub over_ns: Option<u64>,
     /// By the socket; `None` where the kernel does not tell.
     pub overflowed: Option<u64>,
 }
@@ -176,12 +180,13 @@ pub fn assemble(outcome: &mut Outcome, reports: Vec<Report>) {
             body.received.push(ReceivedFlow {
                 entity,
                 distinct: account.distinct,
-                duplicate: account.duplicate,
-                reordered: account.reordered,
-                extent_max: account.extent_max,
+                duplicate: Some(account.duplicate),
+                reordered: Some(account.reordered),
+                extent_max: Some(account.extent_max),
                 jitter_ns: account.jitter_ns,
                 first_ns: account.first_ns,
                 last_ns: account.last_ns,
+                over_ns: None,
                 overflowed,
             });
         }
@@ -223,24 +228,31 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         if sent.sent > 0 {
             put(LOSS, share(sent.sent.saturating_sub(received.distinct), sent.sent));
         }
-        if sent.sent + sent.refused > 0 {
-            put(UNSENT, share(sent.refused, sent.sent + sent.refused));
+        if let Some(refused) = sent.refused.filter(|refused| sent.sent + refused > 0) {
+            put(UNSENT, share(refused, sent.sent + refused));
         }
         if let Some(overflowed) = received.overflowed.filter(|_| sent.sent_in_all > 0) {
             put(OVERFLOWED, share(overflowed, sent.sent_in_all));
         }
         put(SENT, sent.sent as f64 / steady_seconds);
         if received.distinct > 0 {
-            put(DUPLICATE, share(received.duplicate, received.distinct + received.duplicate));
-            put(REORDERED, share(received.reordered, received.distinct));
-            put(EXTENT, received.extent_max as f64);
+            if let Some(duplicate) = received.duplicate {
+                put(DUPLICATE, share(duplicate, received.distinct + duplicate));
+            }
+            if let Some(reordered) = received.reordered {
+                put(REORDERED, share(reordered, received.distinct));
+            }
+            if let Some(extent) = received.extent_max {
+                put(EXTENT, extent as f64);
+            }
         }
         if received.distinct > 1 {
             put(JITTER, received.jitter_ns / 1e9);
             // The last datagram came at the end of its own time; the first one's is added.
-            let seconds = received.last_ns.saturating_sub(received.first_ns) as f64 / 1e9
+            let between = received.last_ns.saturating_sub(received.first_ns) as f64 / 1e9
                 * received.distinct as f64
                 / (received.distinct - 1) as f64;
+            let seconds = received.over_ns.map_or(between, |over_ns| over_ns as f64 / 1e9);
             if seconds > 0.0 {
                 let goodput = (received.distinct * plan.size_bytes) as f64 * 8.0 / seconds;
                 put(GOODPUT, goodput);

@@ -11,7 +11,7 @@ mod tests;
 
 use crate::door::{self, Link};
 use crate::rendezvous::{self, Body, Flow, Side};
-use crate::stream::clock::Patience;
+use crate::stream::clock::{Ending, Patience};
 use crate::stream::engine;
 use outcome::WatchBody;
 use plan::{FLOWS_MAX, WatchPlan};
@@ -112,6 +112,7 @@ pub fn run(
                 role: load.role.clone(),
                 flow_total: load.flow_total,
                 patience: Patience::default(),
+                ending: Ending::Drained,
             };
             engine::run_with(&streams, flows, control, true)
         } else {
