@@ -69,6 +69,7 @@ impl Settings {
         let neper = self.neper.as_ref().map(|folder| format!("{}/", folder.display())).unwrap_or_default();
         let text = if neper.is_empty() { text.to_owned() } else { text.replace(&neper, "") };
         text.replace(&*own.to_string_lossy(), "xtask")
+            .replace(&*self.scratch.to_string_lossy(), "SCRATCH")
             .replace(&*self.weir.to_string_lossy(), "weir")
             .replace(&*self.iperf3.to_string_lossy(), "iperf3")
             .replace(&*self.rattan.to_string_lossy(), "rattan")

@@ -116,7 +116,8 @@ pub fn next_port() -> u16 {
 
 /// Keeps a command line once, whatever its port.
 pub fn remember(outcome: &mut Outcome, line: &Line, port: u16) {
-    let text = line.join(" ").replace(&port.to_string(), "PORT");
+    let data_port = (port + tools::NEPER_DATA_PORTS).to_string();
+    let text = line.join(" ").replace(&port.to_string(), "PORT").replace(&data_port, "DATA-PORT");
     if !outcome.commands.contains(&text) {
         outcome.commands.push(text);
     }

@@ -111,7 +111,10 @@ pub fn environment(settings: &Settings) -> Value {
         "rattan": first(&settings.rattan.to_string_lossy(), &["--version"]),
         "neper": settings.neper.as_ref().map_or_else(
             || "absent".to_owned(),
-            |folder| first(&folder.join("tcp_crr").to_string_lossy(), &["--version"]),
+            |folder| {
+                let (scratch, program) = (settings.scratch.to_string_lossy(), folder.join("tcp_crr"));
+                first("env", &["-C", &scratch, &program.to_string_lossy(), "--version"])
+            },
         ),
         "started": first("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]),
     })

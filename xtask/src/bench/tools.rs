@@ -244,7 +244,7 @@ pub fn sockperf_udp(settings: &Settings, port: u16, size: u32) -> Line {
 }
 
 /// Both of its ports are its own: the one that is waited for is of its control connection.
-const NEPER_DATA_PORTS: u16 = 4000;
+pub const NEPER_DATA_PORTS: u16 = 4000;
 
 /// Its server where there is no `host`.
 pub fn neper(
