@@ -180,12 +180,7 @@ fn told(server: &Server, workload: &str, more: &[&str]) -> Ran {
 fn measured(server: &Server, workload: &str, more: &[&str]) -> Value {
     let ran = told(server, workload, more);
     assert_eq!(ran.status, 0, "{more:?}: {}\n{}", ran.stdout, ran.stderr);
-    let summary: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{}", ran.stdout));
-    let schema: Value = serde_json::from_str(include_str!("../docs/specs/summary.schema.json")).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let problems: Vec<String> = validator.iter_errors(&summary).map(|error| error.to_string()).collect();
-    assert!(problems.is_empty(), "{problems:?}");
-    summary
+    support::summary_in(&ran.stdout)
 }
 
 // Spec: net-protocol.md#iperf3-8

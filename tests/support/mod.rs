@@ -138,6 +138,17 @@ pub fn need_lab() {
     assert!(effective.split_whitespace().nth(1) == Some("0"), "these tests need root: run `sudo make test`");
 }
 
+/// The summary document in `text`, valid by its schema.
+#[track_caller]
+pub fn summary_in(text: &str) -> serde_json::Value {
+    let summary = serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"));
+    let schema = serde_json::from_str(include_str!("../../docs/specs/summary.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let problems: Vec<String> = validator.iter_errors(&summary).map(|error| error.to_string()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    summary
+}
+
 /// Two sites and one link; `link` and `steps` are TOML fragments.
 pub fn scenario(link: &str, rest: &str) -> String {
     format!(

@@ -235,7 +235,7 @@ fn latency(settings: &Settings) -> Result<Outcome, String> {
             let (serve, load) = if arm == 1 {
                 (tools::weir_serve(settings, "127.0.0.1", port), tools::weir_latency(settings, port, count))
             } else {
-                (tools::sockperf_serve(port), tools::sockperf_latency(port, settings.duration))
+                (tools::sockperf_serve(port), tools::sockperf_latency(settings, port))
             };
             let (serve, load) = (tools::pinned(serve), tools::pinned(load));
             let mut server = process::start(&settings.scratch, &serve)?;

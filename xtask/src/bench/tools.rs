@@ -3,7 +3,6 @@
 use super::Settings;
 use super::process::Line;
 use serde_json::Value;
-use std::time::Duration;
 
 /// Written in the way of each tool below; the same for all.
 pub const BLOCK: (&str, &str) = ("128K", "128KiB");
@@ -16,8 +15,9 @@ fn line(words: &[&str]) -> Line {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn seconds(duration: Duration) -> String {
-    format!("{}", duration.as_secs_f64())
+/// What all tools take: iperf3 knows no parts of a second.
+fn whole_seconds(settings: &Settings) -> String {
+    settings.duration.as_secs().max(1).to_string()
 }
 
 pub fn iperf3_serve(settings: &Settings, port: u16, once: bool) -> Line {
@@ -27,8 +27,7 @@ pub fn iperf3_serve(settings: &Settings, port: u16, once: bool) -> Line {
 }
 
 pub fn iperf3_stream(settings: &Settings, host: &str, port: u16, flows: usize, block: (&str, &str)) -> Line {
-    // iperf3 takes whole seconds.
-    let duration = settings.duration.as_secs().max(1).to_string();
+    let duration = whole_seconds(settings);
     let (port, flows) = (port.to_string(), flows.to_string());
     let program = settings.iperf3.to_string_lossy();
     line(&[
@@ -57,7 +56,7 @@ pub fn weir_stream(
     block: (&str, &str),
     interval: Option<&str>,
 ) -> Line {
-    let duration = format!("{}s", settings.duration.as_secs().max(1));
+    let duration = format!("{}s", whole_seconds(settings));
     let mut words = line(&[
         &settings.weir.to_string_lossy(),
         "net",
@@ -118,8 +117,8 @@ pub fn sockperf_serve(port: u16) -> Line {
     line(&["sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", &port.to_string()])
 }
 
-pub fn sockperf_latency(port: u16, duration: Duration) -> Line {
-    let (port, duration) = (port.to_string(), seconds(Duration::from_secs(duration.as_secs().max(1))));
+pub fn sockperf_latency(settings: &Settings, port: u16) -> Line {
+    let (port, duration) = (port.to_string(), whole_seconds(settings));
     line(&[
         "sockperf",
         "ping-pong",
@@ -149,10 +148,6 @@ pub fn weir_latency(settings: &Settings, port: u16, count: u64) -> Line {
         &count.to_string(),
         "--json",
     ])
-}
-
-fn whole_seconds(settings: &Settings) -> String {
-    settings.duration.as_secs().max(1).to_string()
 }
 
 /// Closed by reset, as neper does: neither end keeps ports in TIME-WAIT.

@@ -168,11 +168,11 @@ fn figure<'a>(
     let means = || all.iter().map(|mark| mark.metric.mean);
     let lowest = means().fold(f64::INFINITY, f64::min);
     let decades = lowest > 0.0 && means().fold(0.0, f64::max) / lowest >= 100.0 && fits.is_empty();
-    // What an interval has below the lowest decade ends at it.
-    let floor = 10_f64.powf(lowest.log10().floor());
-    let height = |value: f64| if decades { value.max(floor).log10() } else { value };
     let y =
         if decades { Axis::decades(lowest, high, &unit)? } else { Axis::linear(low, high, &unit, 5, true)? };
+    // What an interval has below the lowest decade, nought included, ends at it.
+    let bottom = y.low;
+    let height = |value: f64| if decades { value.log10().max(bottom) } else { value };
     let frame = Frame::new(940.0, 270.0, x, y);
     let mut svg = frame.begin(&format!("{metric} against {parameter}, {step}"), parameter, metric);
     put!(&mut svg, fit::lines(&frame, &fits));
