@@ -15,6 +15,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("agent", &["core", "seams", "sys", "telemetry", "transport"]),
     // Capabilities: never each other, nor lab, nor agent.
     ("net", &["core", "seams", "sys", "telemetry", "transport"]),
+    ("event", &["core", "seams", "sys", "telemetry", "transport"]),
     // Evidence.
     ("lab", &["core", "seams", "fabric", "sys", "telemetry", "agent"]),
     ("report", &["core", "seams"]),

@@ -2,8 +2,11 @@
 
 pub mod chunks;
 pub mod entry;
+pub mod death_policy;
 pub mod launcher;
 pub mod sampler;
+pub mod scheduler;
+pub mod send_order;
 pub mod sink;
 pub mod transport;
 pub mod workload;
