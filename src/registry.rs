@@ -19,12 +19,19 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         about: entry.about,
         params: entry.params,
         metrics: entry.build.metrics(),
+        roles: entry.build.roles(),
         refusal,
     };
     let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
     // Metrics that every step has, whatever its workload.
-    let beside =
-        |metrics| WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics, refusal };
+    let beside = |metrics| WorkloadSchema {
+        name: WorkloadSchema::BESIDE,
+        about: "",
+        params: &[],
+        metrics,
+        roles: &[],
+        refusal,
+    };
     all.extend(weir_telemetry::METRICS.iter().copied().map(beside));
     all
 }

@@ -441,8 +441,9 @@ pub fn run(
 
 /// Clocks over the trial of those of its hosts that have one of their own.
 fn own_clocks(input: &TrialInput<'_>, fleet: &Fleet, from: Instant, to: Instant) -> Vec<(String, ClockMap)> {
-    let pairs = input.jobs.iter().flat_map(|job| &job.pairs);
-    let hosts: BTreeSet<&String> = pairs.flat_map(|(from, to)| [&from.host, &to.host]).collect();
+    let pairs = input.jobs.iter().flat_map(|job| &job.pairs).flat_map(|(from, to)| [from, to]);
+    let of_roles = input.jobs.iter().flat_map(|job| &job.roles).flat_map(|(_, peers)| peers);
+    let hosts: BTreeSet<&String> = pairs.chain(of_roles).map(|peer| &peer.host).collect();
     let clocks = hosts.into_iter().filter_map(|host| Some((host.clone(), fleet.clock_over(host, from, to)?)));
     clocks.filter(|(_, clock)| *clock != ClockMap::SHARED).collect()
 }
