@@ -4,4 +4,5 @@
 pub mod interval;
 pub mod ledger;
 pub mod message;
+pub mod shell;
 pub mod wire;
