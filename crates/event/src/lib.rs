@@ -4,5 +4,6 @@
 pub mod interval;
 pub mod ledger;
 pub mod message;
+pub mod metrics;
 pub mod shell;
 pub mod wire;
