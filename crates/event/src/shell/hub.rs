@@ -99,7 +99,7 @@ impl Hub {
         ended
     }
 
-    fn flush_one(&mut self, number: u64) -> Result<(), End> {
+    pub fn flush_one(&mut self, number: u64) -> Result<(), End> {
         let Some(pipe) = self.pipes.get_mut(&number) else { return Ok(()) };
         let waits = !pipe.flush()?;
         self.wait_for_room(number, waits)

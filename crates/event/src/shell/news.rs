@@ -1,7 +1,7 @@
 //! What other threads do for a shell: they let peers in and make connections, and ring when there is something new.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,13 +11,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_transport::Key;
 use weir_transport::dial::{Call, dial};
-use weir_transport::gate::{Gate, GateLimits};
-use weir_transport::handshake::{Mode, Status, Token};
+use weir_transport::gate::{Admitted, Gate, GateLimits};
+use weir_transport::handshake::{Status, Token};
 use weir_transport::tcp_options::TcpOptions;
 
-/// Tokens of the openings: `docs/specs/event-building.md#connections-1`.
+/// Of the opening of a connection to a scheduler: `docs/specs/event-building.md#connections-1`.
 pub const CONTROL: Token = *b"weir event ctrl\n";
-pub const DATA: Token = *b"weir event data\n";
 /// A connection that takes longer is tried again.
 const DIAL_LIMIT: Duration = Duration::from_secs(2);
 /// Connections under way at once; more wait.
@@ -28,10 +27,9 @@ const NOTICE: Duration = Duration::from_millis(50);
 const WAITING_MAX: usize = 4096;
 
 /// What has happened elsewhere.
-#[derive(Debug)]
 pub enum News {
-    /// A peer was let in at the gate.
-    Admitted { stream: TcpStream, peer: SocketAddr },
+    /// A peer at the gate has proven the key and waits to be let in.
+    Arrived(Box<Admitted>),
     /// The connection that was asked for under this number.
     Dialled { number: u64, result: Result<TcpStream, String> },
     /// The gate broke.
@@ -103,13 +101,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// Peers must open with `mode` and `token`.
-    pub fn open(
-        listener: TcpListener,
-        key: Option<Key>,
-        (mode, token): (Mode, Token),
-        desk: Desk,
-    ) -> io::Result<Door> {
+    pub fn open(listener: TcpListener, key: Option<Key>, desk: Desk) -> io::Result<Door> {
         let mut gate = Gate::new(listener, key, GateLimits::default())?;
         let unwanted = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("weir-gate".to_owned()).spawn({
@@ -121,14 +113,10 @@ impl Door {
                         Err(error) => return desk.put(News::Broken(error.to_string())),
                     };
                     for client in admitted {
-                        let peer = client.peer;
-                        if client.hello.mode != mode || client.hello.token != token {
-                            client.refuse(Status::UnknownSession);
-                        } else if desk.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+                        if desk.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
                             client.refuse(Status::Busy);
-                        } else if let Ok(stream) = client.welcome() {
-                            // One that left before it heard the welcome comes again by itself.
-                            desk.put(News::Admitted { stream, peer });
+                        } else {
+                            desk.put(News::Arrived(Box::new(client)));
                         }
                     }
                 }
@@ -167,9 +155,8 @@ impl Dialer {
         Dialer { key, options, desk, queue: Arc::default() }
     }
 
-    /// Makes a connection to `address`; the news of it carries `number`.
-    pub fn dial(&self, number: u64, address: SocketAddr, (mode, token): (Mode, Token)) {
-        let call = Call { address, mode, token, flow: 0 };
+    /// Makes a connection; the news of it carries `number`.
+    pub fn dial(&self, number: u64, call: Call) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.calls.push_back((number, call));
         if queue.threads >= DIALS_AT_ONCE {
