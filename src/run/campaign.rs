@@ -2,6 +2,7 @@
 
 use crate::run::environment;
 use crate::run::hosts::{self, HostsLauncher};
+use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::resume;
 use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
@@ -119,9 +120,12 @@ pub fn planned_time(
         let missing =
             (0..plan.trials).filter(|trial| !finished.contains(&(configuration.id.clone(), *trial)));
         let missing = missing.count() as u32;
-        for step in &configuration.steps {
-            total += estimate(workloads, configuration, step)?.duration * missing;
-        }
+        let parts: Vec<(&StepStart, Duration)> = configuration
+            .steps
+            .iter()
+            .map(|step| anyhow::Ok((&step.start, estimate(workloads, configuration, step)?.duration)))
+            .collect::<Result<_, _>>()?;
+        total += outlook::length(&outlook::windows(parts)) * missing;
     }
     Ok(total)
 }
