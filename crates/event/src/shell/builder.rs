@@ -68,7 +68,11 @@ impl BuilderShell {
 
     /// Runs until the scheduler ends the run, `order` says stop, or what cannot be mended happens; why it ended. `built` hears of every
     /// event.
-    pub fn run(&mut self, order: &dyn Order, mut built: impl FnMut(Built, Instant)) -> Result<String, ShellError> {
+    pub fn run(
+        &mut self,
+        order: &dyn Order,
+        mut built: impl FnMut(Built, Instant),
+    ) -> Result<String, ShellError> {
         let mut stopping = false;
         loop {
             let now = clock::monotonic();
@@ -88,7 +92,8 @@ impl BuilderShell {
             }
             order.report(self.core.figures().complete);
             let limit = self.core.wake_at().since(now).min(NOTICE);
-            let (ready, news) = self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
+            let (ready, news) =
+                self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
             let now = clock::monotonic();
             for item in news {
                 self.on_news(item, now)?;

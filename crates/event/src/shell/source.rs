@@ -94,7 +94,8 @@ impl SourceShell {
             }
             order.report(self.core.figures().sent);
             let limit = if more { Duration::ZERO } else { self.core.wake_at().since(now).min(NOTICE) };
-            let (ready, news) = self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
+            let (ready, news) =
+                self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
             let now = clock::monotonic();
             for item in news {
                 self.on_news(item, now);

@@ -2,7 +2,6 @@
 //! connection (JSON frames) and the data connections; `docs/specs/net-protocol.md` says how.
 
 pub mod client;
-pub mod exposure;
 pub mod message;
 pub mod search;
 pub mod server;
