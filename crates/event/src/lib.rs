@@ -4,3 +4,5 @@
 pub mod interval;
 pub mod ledger;
 pub mod message;
+pub mod payload;
+pub mod sizes;
