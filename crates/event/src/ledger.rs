@@ -15,3 +15,17 @@ pub enum Reason {
     StaleEpoch,
     Shutdown,
 }
+
+impl Reason {
+    /// In the order of the wire format and of the ledger.
+    pub const ALL: [Reason; 8] = [
+        Reason::NoCredit,
+        Reason::NoBuilder,
+        Reason::NoScheduler,
+        Reason::SourceLost,
+        Reason::Deadline,
+        Reason::Corrupt,
+        Reason::StaleEpoch,
+        Reason::Shutdown,
+    ];
+}
