@@ -1,6 +1,9 @@
-//! The closed account of every event.
+//! The closed account of every event. Rules: `docs/specs/event-building.md#ledger-1`.
 
+use crate::interval::Intervals;
+use crate::message::{Known, Outcome};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Why an event was dropped: a closed list, in the order of the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,4 +31,384 @@ impl Reason {
         Reason::StaleEpoch,
         Reason::Shutdown,
     ];
+}
+
+/// Complete, partial, and the reasons.
+const OUTCOMES: usize = 2 + Reason::ALL.len();
+
+fn index(outcome: Outcome) -> usize {
+    match outcome {
+        Outcome::Complete => 0,
+        Outcome::Partial => 1,
+        Outcome::Dropped(reason) => 2 + reason as usize,
+    }
+}
+
+/// The account of all ids below `below`, as counts: what was settled needs no list of ids any more, so that a run of any length
+/// fits in memory. Whoever has it holds nothing of what is below and not open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    pub below: u64,
+    /// Without an outcome when this was said.
+    pub open: Intervals,
+    pub complete: u64,
+    pub partial: u64,
+    pub dropped: BTreeMap<Reason, u64>,
+}
+
+impl Settled {
+    /// Whether the event had its outcome when this was said.
+    pub fn covers(&self, id: u64) -> bool {
+        id < self.below && !self.open.contains(id)
+    }
+
+    /// Whether it is closed, as one that a peer says may not be.
+    pub fn is_closed(&self) -> bool {
+        let counts = [self.complete, self.partial, self.open.count()];
+        let sum = counts.into_iter().chain(self.dropped.values().copied()).try_fold(0, u64::checked_add);
+        sum == Some(self.below) && self.open.last().is_none_or(|last| last < self.below)
+    }
+
+    fn done(&self) -> u64 {
+        self.below - self.open.count()
+    }
+    fn count(&self, outcome: Outcome) -> u64 {
+        match outcome {
+            Outcome::Complete => self.complete,
+            Outcome::Partial => self.partial,
+            Outcome::Dropped(reason) => self.dropped.get(&reason).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// Counted beside the sum (ledger-2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aside {
+    pub late: u64,
+    pub mismatched: u64,
+    pub duplicate: u64,
+    pub stale: u64,
+    pub corrupt: u64,
+    /// Events taken from a builder and given to another, each time.
+    pub reassigned: u64,
+    /// Held when the last heartbeat was issued; `None` before.
+    pub undelivered: Option<u64>,
+}
+
+/// The account as numbers, for a summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    pub generated: u64,
+    pub complete: u64,
+    pub partial: u64,
+    /// Every reason, also those that did not occur.
+    pub dropped: BTreeMap<Reason, u64>,
+    pub held: u64,
+    #[serde(flatten)]
+    pub aside: Aside,
+}
+
+impl Totals {
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+    pub fn is_closed(&self) -> bool {
+        self.generated == self.complete + self.partial + self.dropped_total() + self.held
+    }
+}
+
+/// Every event of a run has one place in it: held, or one outcome.
+// Invariant: `0..generated` is the disjoint union of `held`, the sets of `since`, and what `settled` covers.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    generated: u64,
+    held: Intervals,
+    held_count: u64,
+    counts: [u64; OUTCOMES],
+    settled: Settled,
+    /// Outcomes since the last settling.
+    since: [Intervals; OUTCOMES],
+    pub aside: Aside,
+}
+
+impl Ledger {
+    pub fn new() -> Ledger {
+        Ledger::default()
+    }
+
+    /// What peers of a run know together (failure-5). The first to name an outcome is believed, so sources, which heard it from the
+    /// scheduler, come before builders, whose word the scheduler may not have taken. Nothing that a peer says can open it.
+    pub fn recover<'a>(peers: impl Iterator<Item = &'a Known> + Clone) -> Ledger {
+        let settled = peers
+            .clone()
+            .map(|known| &known.settled)
+            .filter(|settled| settled.is_closed())
+            .max_by_key(|settled| (settled.done(), settled.below))
+            .cloned()
+            .unwrap_or_default();
+        let generated = peers.clone().map(Known::behind).max().unwrap_or(0).max(settled.below);
+        let mut held = settled.open.clone();
+        held.insert_range(settled.below, generated);
+        let mut counts = [0; OUTCOMES];
+        for outcome in Outcome::all() {
+            counts[index(outcome)] = settled.count(outcome);
+        }
+        let held_count = held.count();
+        let mut ledger = Ledger { generated, held, held_count, counts, settled, ..Ledger::default() };
+        for known in peers {
+            for (outcome, ids) in known.outcomes() {
+                for (first, end) in ids.ranges() {
+                    ledger.finish_range(first, end, outcome);
+                }
+            }
+        }
+        ledger
+    }
+
+    /// The next `count` heartbeats have happened: their events are held. Gives the first id.
+    pub fn generate(&mut self, count: u64) -> u64 {
+        let first = self.generated;
+        self.generated += count;
+        self.held.insert_range(first, self.generated);
+        self.held_count += count;
+        first
+    }
+
+    /// Whether the event was held. One that has an outcome keeps it.
+    pub fn finish(&mut self, id: u64, outcome: Outcome) -> bool {
+        if !self.held.remove(id) {
+            return false;
+        }
+        self.held_count -= 1;
+        self.counts[index(outcome)] += 1;
+        let new = self.since[index(outcome)].insert(id);
+        assert!(new, "event {id} was held and had an outcome");
+        true
+    }
+
+    /// Ends what of `first..end` is held and says how many that were.
+    pub fn finish_range(&mut self, first: u64, end: u64, outcome: Outcome) -> u64 {
+        let ranges: Vec<(u64, u64)> = self.held.within(first, end).collect();
+        let mut finished = 0;
+        for (first, end) in ranges {
+            finished += self.held.remove_range(first, end);
+            self.since[index(outcome)].insert_range(first, end);
+        }
+        self.held_count -= finished;
+        self.counts[index(outcome)] += finished;
+        finished
+    }
+
+    /// Folds all outcomes into counts.
+    pub fn settle(&mut self) -> &Settled {
+        let mut since: u64 = self.settled.done();
+        for set in &mut self.since {
+            since += set.count();
+            *set = Intervals::default();
+        }
+        assert_eq!(since + self.held.count(), self.generated, "every event is held or has one outcome");
+        assert_eq!(self.held.count(), self.held_count);
+        let dropped = Reason::ALL.map(|reason| (reason, self.count(Outcome::Dropped(reason))));
+        self.settled = Settled {
+            below: self.generated,
+            open: self.held.clone(),
+            complete: self.count(Outcome::Complete),
+            partial: self.count(Outcome::Partial),
+            dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
+        };
+        assert!(self.settled.is_closed());
+        &self.settled
+    }
+
+    /// Intervals that outcomes since the last settling take.
+    pub fn unsettled(&self) -> usize {
+        self.since.iter().map(Intervals::interval_count).sum()
+    }
+
+    pub fn generated(&self) -> u64 {
+        self.generated
+    }
+    pub fn held(&self) -> &Intervals {
+        &self.held
+    }
+    pub fn held_count(&self) -> u64 {
+        self.held_count
+    }
+    pub fn count(&self, outcome: Outcome) -> u64 {
+        self.counts[index(outcome)]
+    }
+    pub fn totals(&self) -> Totals {
+        let totals = Totals {
+            generated: self.generated,
+            complete: self.count(Outcome::Complete),
+            partial: self.count(Outcome::Partial),
+            dropped: Reason::ALL
+                .into_iter()
+                .map(|reason| (reason, self.count(Outcome::Dropped(reason))))
+                .collect(),
+            held: self.held_count,
+            aside: self.aside,
+        };
+        assert!(totals.is_closed(), "{totals:?}");
+        totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DROPPED: Outcome = Outcome::Dropped(Reason::NoCredit);
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Generate(u64),
+        Finish(u64, Outcome),
+        FinishRange(u64, u64, Outcome),
+        Settle,
+    }
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let outcome = prop::sample::select(Outcome::all().collect::<Vec<_>>());
+        let step = prop_oneof![
+            (1u64..5).prop_map(Step::Generate),
+            (0u64..40, outcome.clone()).prop_map(|(id, outcome)| Step::Finish(id, outcome)),
+            (0u64..40, 0u64..6, outcome).prop_map(|(id, count, outcome)| Step::FinishRange(
+                id,
+                id + count,
+                outcome
+            )),
+            Just(Step::Settle),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    /// The ledger, and what each event's outcome must be.
+    fn played(steps: &[Step]) -> (Ledger, Vec<Option<Outcome>>) {
+        let (mut ledger, mut model) = (Ledger::new(), Vec::<Option<Outcome>>::new());
+        for step in steps {
+            match *step {
+                Step::Generate(count) => {
+                    assert_eq!(ledger.generate(count), model.len() as u64);
+                    model.resize(model.len() + count as usize, None);
+                }
+                Step::Finish(id, outcome) => {
+                    let place = model.get_mut(id as usize).filter(|place| place.is_none());
+                    assert_eq!(ledger.finish(id, outcome), place.is_some(), "{step:?}");
+                    place.into_iter().for_each(|place| *place = Some(outcome));
+                }
+                Step::FinishRange(first, end, outcome) => {
+                    let mut finished = 0;
+                    for place in model.iter_mut().take(end as usize).skip(first as usize) {
+                        finished += u64::from(place.is_none());
+                        place.get_or_insert(outcome);
+                    }
+                    assert_eq!(ledger.finish_range(first, end, outcome), finished, "{step:?}");
+                }
+                Step::Settle => assert!(ledger.settle().is_closed()),
+            }
+            check(&ledger, &model);
+        }
+        (ledger, model)
+    }
+    fn check(ledger: &Ledger, model: &[Option<Outcome>]) {
+        let count = |wanted| model.iter().filter(|outcome| **outcome == wanted).count() as u64;
+        let totals = ledger.totals();
+        assert!(totals.is_closed());
+        assert_eq!((totals.generated, totals.held), (model.len() as u64, count(None)));
+        for outcome in Outcome::all() {
+            assert_eq!(ledger.count(outcome), count(Some(outcome)), "{outcome:?}");
+        }
+        assert_eq!(ledger.held().count(), totals.held);
+    }
+    /// What a peer that heard all of it knows.
+    fn known(ledger: &Ledger) -> Known {
+        let of = |outcome| ledger.since[index(outcome)].clone();
+        Known {
+            held: ledger.held.clone(),
+            complete: of(Outcome::Complete),
+            partial: of(Outcome::Partial),
+            dropped: Reason::ALL.map(|reason| (reason, of(Outcome::Dropped(reason)))).to_vec(),
+            settled: ledger.settled.clone(),
+            last: ledger.generated.checked_sub(1).map(|last| (last, 0)),
+            ..Known::default()
+        }
+    }
+
+    proptest! {
+        // Spec: event-building.md#ledger-1
+        #[test]
+        fn it_is_closed_at_every_moment_and_no_event_has_two_outcomes(steps in steps()) {
+            played(&steps);
+        }
+
+        // Spec: event-building.md#failure-5
+        #[test]
+        fn peers_that_heard_different_parts_know_the_whole_account_together(steps in steps(), cuts in prop::collection::vec(0usize..60, 0..4)) {
+            let (whole, model) = played(&steps);
+            let mut peers = vec![known(&whole)];
+            peers.extend(cuts.iter().map(|cut| known(&played(&steps[..*cut.min(&steps.len())]).0)));
+            peers.rotate_left(cuts.len() / 2);
+            let recovered = Ledger::recover(peers.iter());
+            check(&recovered, &model);
+            prop_assert_eq!(recovered.totals(), whole.totals());
+        }
+
+        // Spec: event-building.md#failure-5
+        #[test]
+        fn nothing_that_peers_say_opens_it(
+            pairs in prop::collection::vec((0u64..1 << 40, 1u64..1 << 20), 0..8),
+            below in any::<u64>(), complete in any::<u64>(), last in 0u64..1 << 48,
+        ) {
+            let mut sets = vec![Intervals::default(); 4];
+            for (at, (first, count)) in pairs.into_iter().enumerate() {
+                sets[at % 4].insert_range(first, first + count);
+            }
+            let liar = Known {
+                held: sets[0].clone(),
+                complete: sets[1].clone(),
+                partial: sets[2].clone(),
+                dropped: vec![(Reason::Corrupt, sets[3].clone()), (Reason::Corrupt, sets[1].clone())],
+                settled: Settled { below, complete, open: sets[3].clone(), ..Settled::default() },
+                last: Some((last, u64::MAX)),
+                ..Known::default()
+            };
+            let mut ledger = Ledger::recover([&liar, &liar].into_iter());
+            prop_assert!(ledger.totals().is_closed());
+            prop_assert!(ledger.settle().is_closed());
+        }
+    }
+
+    #[test]
+    fn the_summary_names_every_reason_and_is_flat() {
+        let mut ledger = Ledger::new();
+        ledger.generate(3);
+        ledger.finish(0, Outcome::Complete);
+        ledger.finish(1, DROPPED);
+        ledger.aside.undelivered = Some(1);
+        let text = serde_json::to_string(&ledger.totals()).unwrap();
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"generated":3,"complete":1,"partial":0,"dropped":{"no-credit":1,"no-builder":0,"no-scheduler":0,"#,
+                r#""source-lost":0,"deadline":0,"corrupt":0,"stale-epoch":0,"shutdown":0},"held":1,"late":0,"mismatched":0,"#,
+                r#""duplicate":0,"stale":0,"corrupt":0,"reassigned":0,"undelivered":1}"#
+            )
+        );
+    }
+
+    #[test]
+    fn an_account_of_any_length_settles_to_a_few_numbers() {
+        let mut ledger = Ledger::new();
+        for _ in 0..1000 {
+            let id = ledger.generate(2);
+            ledger.finish(id, Outcome::Complete);
+            ledger.finish(id + 1, DROPPED);
+        }
+        assert_eq!(ledger.unsettled(), 2000);
+        let settled = ledger.settle();
+        assert_eq!((settled.below, settled.complete, settled.open.interval_count()), (2000, 1000, 0));
+        assert_eq!(ledger.unsettled(), 0);
+        assert!(!ledger.finish(5, Outcome::Partial), "a settled event took another outcome");
+    }
 }

@@ -1,9 +1,15 @@
 //! Event building: sources send fragments, builders join them, a scheduler says where; nothing is lost that the ledger does not name.
 //! The rules are in `docs/specs/event-building.md`.
 
+pub mod builder;
 pub mod interval;
 pub mod ledger;
+mod member;
 pub mod message;
 pub mod metrics;
+pub mod payload;
 pub mod shell;
+pub mod sizes;
+pub mod source;
+mod table;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! What roles say to each other; the bytes are in `wire`. Rules: `docs/specs/event-building.md#connections-2`.
 
 use crate::interval::Intervals;
-use crate::ledger::Reason;
+use crate::ledger::{Reason, Settled};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -56,6 +56,23 @@ pub struct Known {
     pub complete: Intervals,
     pub partial: Intervals,
     pub dropped: Vec<(Reason, Intervals)>,
+    /// The last that the scheduler said; the sets above are of what it said after that.
+    #[serde(default)]
+    pub settled: Settled,
+}
+
+impl Known {
+    /// The id behind all that this knows of.
+    pub fn behind(&self) -> u64 {
+        let sets = self.outcomes().map(|(_, set)| set).chain([&self.held]);
+        let last = sets.filter_map(Intervals::last).chain(self.last.map(|(id, _)| id)).max();
+        last.map_or(0, |last| last.saturating_add(1)).max(self.settled.below)
+    }
+
+    pub fn outcomes(&self) -> impl Iterator<Item = (Outcome, &Intervals)> {
+        let dropped = self.dropped.iter().map(|(reason, set)| (Outcome::Dropped(*reason), set));
+        [(Outcome::Complete, &self.complete), (Outcome::Partial, &self.partial)].into_iter().chain(dropped)
+    }
 }
 
 /// Settings that hold for a run.
@@ -125,6 +142,13 @@ pub enum Outcome {
     Dropped(Reason),
 }
 
+impl Outcome {
+    /// In the order of the wire format.
+    pub fn all() -> impl Iterator<Item = Outcome> {
+        [Outcome::Complete, Outcome::Partial].into_iter().chain(Reason::ALL.into_iter().map(Outcome::Dropped))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     pub first: u64,
@@ -160,11 +184,14 @@ pub enum Message {
     Builders(BuilderList),
     Sources(SourceList),
     Leave(String),
+    /// What is below and not open has its outcome: a source and a builder forget what they have of it.
+    Settled(Settled),
     Beats {
         first: u64,
         count: u32,
         age_ns: u64,
     },
+    /// Bytes of the source's fragments, headers included.
     Announce {
         first: u64,
         bytes: Vec<u32>,
@@ -178,6 +205,11 @@ pub enum Message {
     Answer(Answer),
     /// Builder slot, and whether the channel works.
     Channel(Vec<(u32, bool)>),
+    /// With `trigger_at_source`: heartbeat `first` is due in so many nanoseconds.
+    Start {
+        first: u64,
+        in_ns: u64,
+    },
     Grant {
         total_bytes: u64,
     },

@@ -54,6 +54,7 @@ pub mod kind {
     pub const BUILDERS: u8 = 4;
     pub const SOURCES: u8 = 5;
     pub const LEAVE: u8 = 6;
+    pub const SETTLED: u8 = 7;
     pub const BEATS: u8 = 16;
     pub const ANNOUNCE: u8 = 17;
     pub const ASSIGN: u8 = 18;
@@ -63,6 +64,7 @@ pub mod kind {
     pub const PROBE: u8 = 22;
     pub const ANSWER: u8 = 23;
     pub const CHANNEL: u8 = 24;
+    pub const START: u8 = 25;
     pub const GRANT: u8 = 32;
     pub const AGAIN: u8 = 33;
 }

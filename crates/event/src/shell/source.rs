@@ -4,7 +4,6 @@ use super::hub::Hub;
 use super::news::{CONTROL, Dialer, News};
 use super::order::Order;
 use super::{ShellError, token_of};
-use crate::message::Message;
 use crate::source::{Action, ChannelId, Source};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IoSlice, Write};
@@ -192,7 +191,7 @@ impl SourceShell {
                 continue;
             };
             let Some(pipe) = self.hub.pipe(number) else { continue };
-            let mut slices = [const { IoSlice::new(&[]) }; SLICES];
+            let mut slices = [IoSlice::new(&[]); SLICES];
             let count = self.core.gather(channel, now, &mut slices);
             if count == 0 {
                 self.core.on_blocked(channel, now);

@@ -41,14 +41,13 @@ impl Shape {
 
 pub(super) fn shape(of: u8) -> Option<Shape> {
     Some(match of {
-        kind::JOIN | kind::WELCOME | kind::REFUSED | kind::BUILDERS | kind::SOURCES | kind::LEAVE => {
-            Shape::Text
-        }
+        kind::JOIN..=kind::SETTLED => Shape::Text,
         kind::BEATS => Shape::Fixed(24),
         kind::ANNOUNCE => Shape::List { start: 16, entry: 4 },
         kind::ASSIGN | kind::RELEASE | kind::DONE | kind::LOST | kind::AGAIN => {
             Shape::List { start: 0, entry: 16 }
         }
+        kind::START => Shape::Fixed(16),
         kind::PROBE | kind::GRANT => Shape::Fixed(8),
         kind::ANSWER => Shape::List { start: 32, entry: 8 },
         kind::CHANNEL => Shape::List { start: 0, entry: 8 },
@@ -81,6 +80,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), EncodeE
         Message::Builders(list) => text(kind::BUILDERS, list, out),
         Message::Sources(list) => text(kind::SOURCES, list, out),
         Message::Leave(why) => text(kind::LEAVE, why, out),
+        Message::Settled(settled) => text(kind::SETTLED, settled, out),
         Message::Beats { first, count, age_ns } => {
             head(kind::BEATS, 24, out);
             words(out, &[*first, u64::from(*count), *age_ns]);
@@ -112,6 +112,11 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), EncodeE
         Message::Channel(all) => list(kind::CHANNEL, all, out, |(builder, works), out| {
             words(out, &[u64::from(*builder) | u64::from(*works) << 32]);
         }),
+        Message::Start { first, in_ns } => {
+            head(kind::START, 16, out);
+            words(out, &[*first, *in_ns]);
+            Ok(())
+        }
         Message::Grant { total_bytes } => {
             head(kind::GRANT, 8, out);
             words(out, &[*total_bytes]);
@@ -221,6 +226,7 @@ pub(super) fn decode(of: u8, body: &[u8], spare: &mut Spare) -> Result<Message, 
         kind::BUILDERS => Message::Builders(parse(of, body)?),
         kind::SOURCES => Message::Sources(parse(of, body)?),
         kind::LEAVE => Message::Leave(parse(of, body)?),
+        kind::SETTLED => Message::Settled(parse(of, body)?),
         kind::BEATS => {
             let (first, count) = range(of, word(body, 0), word(body, 1))?;
             Message::Beats { first, count, age_ns: word(body, 2) }
@@ -242,6 +248,7 @@ pub(super) fn decode(of: u8, body: &[u8], spare: &mut Spare) -> Result<Message, 
         kind::PROBE => Message::Probe(word(body, 0)),
         kind::ANSWER => decode_answer(body, taken(&mut spare.stuck))?,
         kind::CHANNEL => Message::Channel(decode_channel(body)?),
+        kind::START => Message::Start { first: word(body, 0), in_ns: word(body, 1) },
         kind::GRANT => Message::Grant { total_bytes: word(body, 0) },
         kind::AGAIN => Message::Again(entries(body, Vec::new(), |id, rest| {
             let epoch = u32::try_from(rest).map_err(|_| NOT_ZERO.of(of))?;

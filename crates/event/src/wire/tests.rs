@@ -1,6 +1,6 @@
 use super::*;
 use crate::interval::Intervals;
-use crate::ledger::Reason;
+use crate::ledger::{Reason, Settled};
 use crate::message::{
     Answer, BuilderAt, BuilderList, Join, Known, Outcome, Refused, Role, SourceList, Welcome,
 };
@@ -61,6 +61,7 @@ fn vectors() -> Vec<(&'static str, Message)> {
             }),
         ),
         ("channel", Message::Channel(vec![(2, true), (4, false)])),
+        ("start", Message::Start { first: 7, in_ns: 50_000_000 }),
         ("grant", Message::Grant { total_bytes: 1 << 40 }),
         ("again", Message::Again(vec![(7, 3)])),
         ("leave", Message::Leave("stopped".into())),
@@ -236,6 +237,7 @@ fn any_known() -> impl Strategy<Value = Known> {
             held: held.clone(),
             complete,
             partial: Intervals::default(),
+            settled: Settled { below: 9, open: held.clone(), ..Settled::default() },
             dropped: vec![(Reason::NoCredit, held)],
         },
     )
@@ -322,6 +324,8 @@ fn any_message() -> impl Strategy<Value = Message> {
         ),
         prop::collection::vec(any::<(u32, bool)>(), list.clone()).prop_map(Message::Channel),
         any::<u64>().prop_map(|total_bytes| Message::Grant { total_bytes }),
+        any::<(u64, u64)>().prop_map(|(first, in_ns)| Message::Start { first, in_ns }),
+        any_known().prop_map(|known| Message::Settled(known.settled)),
         prop::collection::vec(any::<(u64, u32)>(), list).prop_map(Message::Again),
     ]
 }
@@ -344,7 +348,7 @@ proptest! {
     #[test]
     fn no_bytes_make_the_decoder_panic_or_keep_more_than_a_frame(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
-        kind in prop::sample::select(&[1u8, 2, 4, 16, 17, 18, 19, 20, 21, 22, 23, 24, 32, 33][..]),
+        kind in prop::sample::select(&[1u8, 2, 4, 7, 25, 16, 17, 18, 19, 20, 21, 22, 23, 24, 32, 33][..]),
         length in 0u32..200,
         cut in 1usize..50,
     ) {
