@@ -1,6 +1,10 @@
 //! Event building: sources send fragments, builders join them, a scheduler says where; nothing is lost that the ledger does not name.
 //! The rules are in `docs/specs/event-building.md`.
 
+pub mod death_policy;
 pub mod interval;
 pub mod ledger;
 pub mod message;
+pub mod preset;
+pub mod scheduler;
+pub mod send_order;
