@@ -108,7 +108,8 @@ pub struct Wanted {
 
 /// The same order of calls gives the same choices: what is random comes from a seed among the values. `now` never goes back.
 ///
-/// An event costs two loads and one choice; none of them may look at every builder. A change of membership may.
+/// An event costs one choice and two loads, that of its assignment right after the choice; none of them may look at every builder, but once
+/// in as many events as there are builders. A change of membership may.
 pub trait Scheduler: Send {
     /// A listed builder into which the event fits, or `None` to hold it until something changes. It may hold an event that fits
     /// somewhere only while a listed builder has something outstanding: else nothing would ever change.

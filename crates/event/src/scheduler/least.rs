@@ -94,13 +94,10 @@ impl Least {
         self.load.best(0, self.members.len()).map(|(Reverse((bytes, _)), _)| bytes)
     }
 
-    /// `id` has had its turn.
-    pub(super) fn took(&mut self, id: BuilderId, builders: &Builders) {
+    /// `id` has had its turn. This counts from `on_load` on, which follows every choice that is taken up.
+    pub(super) fn took(&mut self, id: BuilderId) {
         self.turn += 1;
         self.turns[id.0 as usize] = self.turn;
-        if let Some(builder) = builders.get(id) {
-            self.load.set(self.places[id.0 as usize], Some(key(builder, &self.turns)));
-        }
     }
 }
 

@@ -16,9 +16,9 @@ impl Default for LeastOutstanding {
 }
 
 impl Scheduler for LeastOutstanding {
-    fn choose(&mut self, _now: Instant, event: &Wanted, builders: &Builders) -> Option<BuilderId> {
+    fn choose(&mut self, _now: Instant, event: &Wanted, _builders: &Builders) -> Option<BuilderId> {
         let id = self.least.least(0, event.bytes)?;
-        self.least.took(id, builders);
+        self.least.took(id);
         Some(id)
     }
     fn on_membership(&mut self, _id: BuilderId, builders: &Builders) {

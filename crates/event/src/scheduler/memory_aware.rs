@@ -20,16 +20,15 @@ fn key(builder: &Builder, turns: &[u64]) -> (u64, Reverse<u64>) {
 }
 
 impl Scheduler for MemoryAware {
-    fn choose(&mut self, _now: Instant, event: &Wanted, builders: &Builders) -> Option<BuilderId> {
+    fn choose(&mut self, _now: Instant, event: &Wanted, _builders: &Builders) -> Option<BuilderId> {
         let ((free_bytes, _), slot) = self.free.best(0, self.turns.len())?;
         if free_bytes < event.bytes {
             return None;
         }
-        let id = BuilderId(slot as u32);
+        // Counts from `on_load` on, which follows every choice that is taken up.
         self.turn += 1;
         self.turns[slot] = self.turn;
-        self.free.set(slot, builders.get(id).map(|builder| key(builder, &self.turns)));
-        Some(id)
+        Some(BuilderId(slot as u32))
     }
     fn on_membership(&mut self, _id: BuilderId, builders: &Builders) {
         self.turns.resize(builders.slot_count(), 0);

@@ -6,6 +6,7 @@ pub mod memory_aware;
 pub mod round_robin;
 pub mod same_host;
 pub mod two_choices;
+pub mod weighted_calendar;
 
 mod least;
 mod ring;
@@ -62,6 +63,13 @@ pub static SCHEDULERS: &[SchedulerEntry] = &[
         params: membership_hash::PARAMS,
         needs: &[],
         build: |values| Box::new(membership_hash::MembershipHash::new(values)),
+    },
+    Entry {
+        name: "weighted-calendar",
+        about: "a calendar of builders, drawn up anew from how full they are",
+        params: weighted_calendar::PARAMS,
+        needs: &[],
+        build: |values| Box::new(weighted_calendar::WeightedCalendar::new(values)),
     },
 ];
 

@@ -39,8 +39,8 @@ impl SameHost {
 impl Scheduler for SameHost {
     fn choose(&mut self, _now: Instant, event: &Wanted, builders: &Builders) -> Option<BuilderId> {
         let id = self.near(event, builders).or_else(|| self.all.least(0, event.bytes))?;
-        self.hosts.took(id, builders);
-        self.all.took(id, builders);
+        self.hosts.took(id);
+        self.all.took(id);
         Some(id)
     }
     fn on_membership(&mut self, _id: BuilderId, builders: &Builders) {
