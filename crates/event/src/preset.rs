@@ -48,7 +48,7 @@ pub fn preset(name: &str) -> Option<&'static Preset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{death_policy, scheduler};
+    use crate::{death_policy, scheduler, send_order};
 
     #[test]
     fn the_four_algorithms_of_the_documents_are_built_by_their_names() {
@@ -60,5 +60,31 @@ mod tests {
         }
         assert_eq!(preset("blacklist").map(|preset| preset.death_policy), Some("blacklist"));
         assert_eq!(preset("barrel-shift"), None);
+    }
+
+    #[test]
+    fn the_guide_has_a_section_for_every_algorithm_names_its_parameters_and_lists_the_presets() {
+        let page = include_str!("../../../docs/guide/event-schedulers.md");
+        let sections: Vec<(&str, &str)> =
+            page.split("\n## ").filter_map(|section| section.split_once('\n')).collect();
+        let section = |name: &str| {
+            let found = sections.iter().find(|(title, _)| *title == format!("`{name}`"));
+            found.unwrap_or_else(|| panic!("no section is about {name}")).1
+        };
+        for entry in scheduler::SCHEDULERS {
+            let text = section(entry.name);
+            assert!(text.contains("*Wins*") && text.contains("*Loses*"), "{}", entry.name);
+            for param in entry.params {
+                assert!(text.contains(&format!("`{}", param.name)), "{}: {}", entry.name, param.name);
+            }
+        }
+        let others = death_policy::DEATH_POLICIES.iter().map(|entry| entry.name);
+        for name in others.chain(send_order::SEND_ORDERS.iter().map(|entry| entry.name)) {
+            assert!(!section(name).is_empty());
+        }
+        for Preset { name, scheduler, death_policy, .. } in PRESETS {
+            let row = format!("| `{name}` | `{scheduler}` | `{death_policy}` |");
+            assert!(page.contains(&row), "{row}");
+        }
     }
 }
