@@ -11,3 +11,6 @@ pub mod sizes;
 pub mod source;
 mod table;
 pub mod wire;
+
+#[cfg(test)]
+mod tests;

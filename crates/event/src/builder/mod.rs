@@ -13,7 +13,7 @@ mod pool;
 pub use lane::{Cut, Refusal};
 
 use crate::interval::Intervals;
-use crate::ledger::Reason;
+use crate::ledger::{Reason, Settled};
 use crate::member::{Due, Member, highest};
 use crate::message::{Answer, Done, Join, Known, Message, Outcome, Role, RunId, SourceList, VERSION, Welcome};
 use crate::table::Table;
@@ -142,6 +142,7 @@ pub struct Builder {
     early: Early,
     /// Said to be done and not confirmed.
     finished: Table<(u32, Outcome)>,
+    settled: Settled,
     done: Vec<Done>,
     pool: Pool,
     /// Room that is taken by fragments, whole or on their way, headers included.
@@ -167,6 +168,7 @@ impl Builder {
             events: Events::default(),
             early: Early::default(),
             finished: Table::default(),
+            settled: Settled::default(),
             done: Vec::new(),
             held_bytes: 0,
             pool_share: grants::Shares::default(),
@@ -241,9 +243,10 @@ impl Builder {
             }
             Message::Release(list) => {
                 for release in list {
-                    self.on_release(*release, now);
+                    self.on_release(*release);
                 }
             }
+            Message::Settled(settled) => self.on_settled(settled),
             Message::Probe(number) => self.on_probe(*number),
             _ => self.figures.unexpected += 1,
         }
@@ -296,6 +299,7 @@ impl Builder {
             complete: highest(&complete, KNOWN_MAX),
             partial: highest(&partial, KNOWN_MAX),
             dropped: dropped.iter().map(|(reason, ids)| (*reason, highest(ids, KNOWN_DROPPED_MAX))).collect(),
+            settled: self.settled.clone(),
         }
     }
 
@@ -334,6 +338,7 @@ impl Builder {
         self.lanes.clear();
         self.sources_version = None;
         self.finished.clear();
+        self.settled = Settled::default();
         self.done.clear();
         self.working.clear();
         self.run = None;
