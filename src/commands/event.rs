@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_core::param::parse_default;
-use weir_core::record::{LimitingFactor, PointSummary, SUMMARY_SCHEMA, Summary, Verdict};
+use weir_core::record::{PointSummary, SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::{Instant, Param, Value, Values};
 use weir_event::plan::{EventPlan, PARAMS};
 use weir_event::roles::{BuilderRole, SchedulerReport, SchedulerRole, SourceRole};
@@ -180,7 +180,10 @@ impl Order for Signals {
 }
 
 /// The plan that follows from flags; those not given have the scenario's defaults.
-fn plan(given: &[(&'static str, Option<&String>)], more: &[(&'static str, Value)]) -> anyhow::Result<EventPlan> {
+fn plan(
+    given: &[(&'static str, Option<&String>)],
+    more: &[(&'static str, Value)],
+) -> anyhow::Result<EventPlan> {
     let mut values = Values::defaults(PARAMS);
     for (name, text) in given {
         let Some(text) = text else { continue };
@@ -230,7 +233,12 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let listener = tcp::listen(address, None)?;
     if !args.json {
-        eprintln!("weir: scheduler at {}; waits for {} sources and {} builders", listener.local_addr()?, args.sources, args.builders);
+        eprintln!(
+            "weir: scheduler at {}; waits for {} sources and {} builders",
+            listener.local_addr()?,
+            args.sources,
+            args.builders
+        );
     }
     let role = SchedulerRole {
         listener,
@@ -273,7 +281,7 @@ fn summary(args: &SchedulerArgs, report: &SchedulerReport) -> Summary {
         trials: 1,
         valid_trials: 1,
         metrics: weir_net::adhoc::metrics(&rows, metrics::METRICS),
-        limiting_factor: LimitingFactor::unknown(),
+        limiting_factor: weir_core::evidence::limiting_factor(&weir_core::evidence::Facts::default()),
         matrix: None,
     };
     Summary {
@@ -302,9 +310,9 @@ fn table(report: &SchedulerReport) -> String {
     lines.push(format!("{:<24}{:>14}", "held", totals.held));
     for failure in &report.failures {
         let what = if failure.is_builder { "builder" } else { "source" };
-        let recovered = failure.recover_ns.map_or("not recovered".to_owned(), |ns| {
-            format!("recovered after {:.0} ms", ns as f64 / 1e6)
-        });
+        let recovered = failure
+            .recover_ns
+            .map_or("not recovered".to_owned(), |ns| format!("recovered after {:.0} ms", ns as f64 / 1e6));
         lines.push(format!(
             "{what} {} gone: told after {:.0} ms, {} events in flight, {recovered}",
             failure.name,

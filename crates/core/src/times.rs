@@ -1,8 +1,8 @@
 //! A distribution of times, kept as it grows.
 
+use crate::record;
 use hdrhistogram::Histogram;
 use std::io::{self, ErrorKind};
-use crate::record;
 
 /// Longest time that is told apart from longer ones; extremes and sum are exact beyond.
 const NS_MAX: u64 = 1 << 40;

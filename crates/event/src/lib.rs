@@ -3,6 +3,7 @@
 
 pub mod builder;
 pub mod death_policy;
+pub mod director;
 pub mod interval;
 pub mod ledger;
 mod member;
@@ -11,6 +12,7 @@ pub mod metrics;
 pub mod payload;
 pub mod plan;
 pub mod preset;
+pub mod roles;
 pub mod scheduler;
 pub mod send_order;
 pub mod shell;
@@ -18,3 +20,11 @@ pub mod sizes;
 pub mod source;
 mod table;
 pub mod wire;
+pub mod workload;
+
+#[cfg(test)]
+mod tests;
+
+pub use death_policy::DEATH_POLICIES;
+pub use scheduler::SCHEDULERS;
+pub use workload::WORKLOADS;

@@ -1,7 +1,7 @@
 //! The roles of one plan, ready to run: what a workload's tasks and the daemons share.
 
 use crate::builder::{self, Builder, Built};
-use crate::director::{Director, Failure, Settings, BuilderLine};
+use crate::director::{BuilderLine, Director, Failure, Settings};
 use crate::ledger::Totals;
 use crate::message::Outcome;
 use crate::payload::{Block, Payload};
@@ -15,9 +15,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_core::record::{Histogram, Series};
-use weir_core::{Instant, Values, Value};
-use weir_sys::clock;
 use weir_core::times::Times;
+use weir_core::{Instant, Value, Values};
+use weir_sys::clock;
 use weir_transport::{Key, key};
 
 /// Samples of one series; a longer run has them further apart.
@@ -56,15 +56,22 @@ pub struct SchedulerRole {
 
 impl SchedulerRole {
     /// Runs until the ledger is closed. `look` is called at every turn.
-    pub fn run(self, order: &dyn Order, mut look: impl FnMut(&Director, Instant)) -> Result<SchedulerReport, ShellError> {
+    pub fn run(
+        self,
+        order: &dyn Order,
+        mut look: impl FnMut(&Director, Instant),
+    ) -> Result<SchedulerReport, ShellError> {
         let plan = &self.plan;
         let mut values = Values::default();
         values.set("seed", Value::Count(self.seed));
-        let chosen = scheduler::entry(&plan.scheduler).ok_or_else(|| unknown("scheduler", &plan.scheduler))?;
-        let policy =
-            death_policy::entry(&plan.death_policy).ok_or_else(|| unknown("death policy", &plan.death_policy))?;
+        let chosen =
+            scheduler::entry(&plan.scheduler).ok_or_else(|| unknown("scheduler", &plan.scheduler))?;
+        let policy = death_policy::entry(&plan.death_policy)
+            .ok_or_else(|| unknown("death policy", &plan.death_policy))?;
         let mut own = Values::defaults(chosen.params);
-        own.0.extend(values.0.into_iter().filter(|(key, _)| chosen.params.iter().any(|param| param.name == key)));
+        own.0.extend(
+            values.0.into_iter().filter(|(key, _)| chosen.params.iter().any(|param| param.name == key)),
+        );
         let settings = Settings {
             rate_hz: plan.rate_hz,
             events: self.events,
@@ -84,8 +91,12 @@ impl SchedulerRole {
             ..Settings::default()
         };
         let run = hexadecimal(&key::random::<16>().map_err(ShellError::of("no random bytes"))?);
-        let core =
-            Director::new(settings, (chosen.build)(&own), (policy.build)(&Values::defaults(policy.params)), run);
+        let core = Director::new(
+            settings,
+            (chosen.build)(&own),
+            (policy.build)(&Values::defaults(policy.params)),
+            run,
+        );
         let mut shell = SchedulerShell::new(core, self.listener, self.key)?;
         let mut record = Record::new(self.plan.interval, self.plan.length(), self.events);
         shell.run(order, |core, now| {
@@ -304,8 +315,8 @@ fn sizes(text: &str) -> Result<Sizes, ShellError> {
         Ok(Spec::List(file)) => {
             let text = std::fs::read_to_string(&file)
                 .map_err(|error| ShellError(format!("fragment sizes: cannot read {file}: {error}")))?;
-            let listed =
-                Listed::read(&text).map_err(|error| ShellError(format!("fragment sizes: {file}: {error}")))?;
+            let listed = Listed::read(&text)
+                .map_err(|error| ShellError(format!("fragment sizes: {file}: {error}")))?;
             Ok(Sizes::Listed(listed))
         }
         Err(error) => Err(ShellError(format!("fragment size {text:?}: {error}"))),

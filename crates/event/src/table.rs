@@ -55,15 +55,9 @@ impl<T> Table<T> {
         let at = self.place(first).unwrap_or_else(|at| at);
         self.entries.get(at).map(|entry| entry.0).filter(|id| *id < end)
     }
-    pub fn first(&self) -> Option<(u64, &T)> {
-        self.entries.front().map(|(id, value)| (*id, value))
-    }
     /// Ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> + '_ {
         self.entries.iter().map(|(id, value)| (*id, value))
-    }
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> + '_ {
-        self.entries.iter_mut().map(|(id, value)| (*id, value))
     }
     pub fn clear(&mut self) {
         self.entries.clear();

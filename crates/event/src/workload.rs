@@ -1,7 +1,9 @@
 //! Workload `event`: a scheduler, sources and builders on hosts of a scenario.
 
+use crate::ledger::Reason;
 use crate::metrics::{self, METRICS};
-use crate::plan::{ControlNetwork, EventPlan, ROLES, SOURCES_MAX};
+pub use crate::plan::SOURCES_MAX;
+use crate::plan::{EventPlan, PARAMS, ROLES};
 use crate::roles::{BuilderReport, BuilderRole, SchedulerReport, SchedulerRole, SourceReport, SourceRole};
 use crate::shell::ShellError;
 use serde::de::DeserializeOwned;
@@ -14,8 +16,10 @@ use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Histogram, Observed, Row};
 use weir_core::scenario::RoleKey;
+use weir_seams::Entry;
 use weir_seams::workload::{
-    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload, WorkloadError,
+    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload, WorkloadEntry,
+    WorkloadError,
 };
 use weir_sys::clock;
 use weir_transport::tcp_options::TcpOptions;
@@ -28,6 +32,14 @@ const BUILDER: &str = "builder";
 const LENGTH_TOLERANCE: f64 = 0.01;
 
 pub struct Event;
+
+pub static WORKLOADS: &[WorkloadEntry] = &[Entry {
+    name: "event",
+    about: "event building: sources, a scheduler and builders on hosts, and a ledger of every event",
+    params: PARAMS,
+    needs: &[],
+    build: &Event,
+}];
 
 /// The body of an assignment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,18 +123,29 @@ impl Workload for Event {
         })?;
         let key = Key::from_hexadecimal(&assignment.key).map_err(|error| stop(error.to_string()))?;
         let listen = |address: IpAddr, options: Option<&TcpOptions>| -> Result<TcpListener, WorkloadError> {
-            PortRange::bind(assignment.data_ports, |port| tcp::listen(SocketAddr::new(address, port), options))
-                .map_err(|error| stop(error.to_string()))
+            PortRange::bind(assignment.data_ports, |port| {
+                tcp::listen(SocketAddr::new(address, port), options)
+            })
+            .map_err(|error| stop(error.to_string()))
         };
         // A source keeps a connection to every builder, and a scheduler one to everyone.
         weir_sys::socket::raise_open_files().map_err(|error| stop(error.to_string()))?;
         let scheduler = || -> Result<SocketAddr, WorkloadError> {
             let address = assignment.peers.get(&body.scheduler);
-            address.and_then(|text| text.parse().ok()).ok_or_else(|| stop("where the scheduler listens is not known".to_owned()))
+            address
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| stop("where the scheduler listens is not known".to_owned()))
         };
         let part = match assignment.role.as_str() {
-            SCHEDULER => Part::Scheduler { listener: listen(control, None)?, sources: body.sources, builders: body.builders, seed: body.seed },
-            BUILDER => Part::Builder { listener: listen(body.data, Some(&plan.tcp))?, scheduler: scheduler()? },
+            SCHEDULER => Part::Scheduler {
+                listener: listen(control, None)?,
+                sources: body.sources,
+                builders: body.builders,
+                seed: body.seed,
+            },
+            BUILDER => {
+                Part::Builder { listener: listen(body.data, Some(&plan.tcp))?, scheduler: scheduler()? }
+            }
             SOURCE => Part::Source { scheduler: scheduler()? },
             other => return Err(stop(format!("no role is called {other:?}"))),
         };
@@ -174,8 +197,18 @@ impl Task for Prepared {
                 serde_json::to_value(report)
             }
             Part::Builder { listener, scheduler } => {
-                let data = listener.local_addr().map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
-                let role = BuilderRole { name: host.clone(), host: host.clone(), scheduler, listener, data, key, plan };
+                let data = listener
+                    .local_addr()
+                    .map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
+                let role = BuilderRole {
+                    name: host.clone(),
+                    host: host.clone(),
+                    scheduler,
+                    listener,
+                    data,
+                    key,
+                    plan,
+                };
                 let mut report = role.run(control).map_err(failed)?;
                 outcome.series = vec![std::mem::take(&mut report.built)];
                 serde_json::to_value(report)
@@ -185,7 +218,8 @@ impl Task for Prepared {
                 serde_json::to_value(role.run(control).map_err(failed)?)
             }
         };
-        outcome.body = body.map_err(|error| WorkloadError::stop(format!("host {host}: its report: {error}")))?;
+        outcome.body =
+            body.map_err(|error| WorkloadError::stop(format!("host {host}: its report: {error}")))?;
         outcome.ended_ns = clock::monotonic().as_ns();
         Ok(outcome)
     }
@@ -196,10 +230,52 @@ fn bodies<T: DeserializeOwned>(outcomes: &[Outcome], role: &str) -> Result<Vec<(
     of_role
         .map(|outcome| {
             let body = serde_json::from_value(outcome.body.clone());
-            let body = body.map_err(|error| format!("host {}: its outcome is malformed: {error}", outcome.host))?;
+            let body =
+                body.map_err(|error| format!("host {}: its outcome is malformed: {error}", outcome.host))?;
             Ok((outcome.host.clone(), body))
         })
         .collect()
+}
+
+/// What the scheduler alone knows.
+pub fn scheduler_rows(report: &SchedulerReport) -> Vec<Row> {
+    let totals = &report.totals;
+    let generated = totals.generated as f64;
+    let of_generated = |count: u64| if generated > 0.0 { count as f64 / generated } else { 0.0 };
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let late = totals.dropped.get(&Reason::Deadline).copied().unwrap_or(0);
+    let mut values = vec![
+        (metrics::LOSS, of_generated(totals.partial + totals.dropped_total())),
+        ("event.generated", generated),
+        ("event.complete", totals.complete as f64),
+        ("event.partial", totals.partial as f64),
+        ("event.dropped", totals.dropped_total() as f64),
+        ("event.held", totals.held as f64),
+        ("event.undelivered_ratio", of_generated(report.undelivered)),
+        ("event.unacknowledged_ratio", of_generated(totals.dropped_total() + totals.held)),
+        // Assembly is by key: fragments of different heartbeats do not meet.
+        ("event.mismatched_ratio", 0.0),
+        ("event.late_ratio", of_generated(late)),
+        ("event.drain_seconds", seconds(report.last_beat_ns, report.ended_ns)),
+        ("event.reassigned", report.builders.iter().map(|line| line.taken).sum::<u64>() as f64),
+    ];
+    let issued = seconds(report.first_beat_ns, report.last_beat_ns);
+    if totals.generated > 1 && issued > 0.0 {
+        values.push(("event.rate_hertz", (generated - 1.0) / issued));
+    }
+    let row =
+        |metric: &str, value: Observed| Row { entity: "trial".to_owned(), metric: metric.to_owned(), value };
+    let mut rows: Vec<Row> =
+        values.into_iter().map(|(metric, value)| row(metric, Observed::Value(value))).collect();
+    let builders = || report.failures.iter().filter(|failure| failure.is_builder);
+    let detected: Vec<u64> = builders().map(|failure| failure.detect_ns).collect();
+    let recovered: Vec<u64> = builders()
+        .filter(|failure| failure.events_affected > 0)
+        .filter_map(|failure| failure.recover_ns)
+        .collect();
+    rows.extend(histogram(&detected).map(|all| row("event.detection_seconds", Observed::Histogram(all))));
+    rows.extend(histogram(&recovered).map(|all| row("event.recovery_seconds", Observed::Histogram(all))));
+    rows
 }
 
 fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, String> {
@@ -208,39 +284,26 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let builders: Vec<(String, BuilderReport)> = bodies(outcomes, BUILDER)?;
     let sources: Vec<(String, SourceReport)> = bodies(outcomes, SOURCE)?;
     let (_, scheduler) = schedulers.first().ok_or("the scheduler left no outcome")?;
+    let mut derived = Derived { rows: scheduler_rows(scheduler), ..Derived::default() };
     let totals = &scheduler.totals;
-    let generated = totals.generated as f64;
-    let of_generated = |count: u64| if generated > 0.0 { count as f64 / generated } else { 0.0 };
-    let mut derived = Derived::default();
     let mut put = |entity: &str, metric: &str, value: f64| {
-        derived.rows.push(Row { entity: entity.to_owned(), metric: metric.to_owned(), value: Observed::Value(value) });
+        derived.rows.push(Row {
+            entity: entity.to_owned(),
+            metric: metric.to_owned(),
+            value: Observed::Value(value),
+        });
     };
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-    let sum = |of: fn(&crate::builder::Figures) -> u64| builders.iter().map(|(_, report)| of(&report.figures)).sum::<u64>();
-    let trial: &[(&str, f64)] = &[
-        (metrics::LOSS, of_generated(totals.partial + totals.dropped_total())),
-        ("event.generated", generated),
-        ("event.complete", totals.complete as f64),
-        ("event.partial", totals.partial as f64),
-        ("event.dropped", totals.dropped_total() as f64),
-        ("event.held", totals.held as f64),
-        ("event.undelivered_ratio", of_generated(scheduler.undelivered)),
-        ("event.unacknowledged_ratio", of_generated(totals.dropped_total() + totals.held)),
-        ("event.mismatched_ratio", 0.0),
-        ("event.late_ratio", of_generated(totals.dropped.get(&crate::ledger::Reason::Deadline).copied().unwrap_or(0))),
-        ("event.drain_seconds", seconds(scheduler.last_beat_ns, scheduler.ended_ns)),
-        ("event.duplicate_fragments", sum(|figures| figures.duplicate) as f64),
-        ("event.stale_fragments", sum(|figures| figures.stale) as f64),
-        ("event.corrupt_fragments", sum(|figures| figures.corrupt) as f64),
-        ("event.reassigned", scheduler.builders.iter().map(|line| line.taken).sum::<u64>() as f64),
-        ("event.control_bytes", (scheduler.control_bytes + sources.iter().map(|(_, report)| report.control_bytes).sum::<u64>()) as f64),
-    ];
-    for (metric, value) in trial {
-        put("trial", metric, *value);
-    }
+    let sum = |of: fn(&crate::builder::Figures) -> u64| {
+        builders.iter().map(|(_, report)| of(&report.figures)).sum::<u64>()
+    };
+    put("trial", "event.duplicate_fragments", sum(|figures| figures.duplicate) as f64);
+    put("trial", "event.stale_fragments", sum(|figures| figures.stale) as f64);
+    put("trial", "event.corrupt_fragments", sum(|figures| figures.corrupt) as f64);
+    let of_sources = sources.iter().map(|(_, report)| report.control_bytes).sum::<u64>();
+    put("trial", "event.control_bytes", (scheduler.control_bytes + of_sources) as f64);
     let issued = seconds(scheduler.first_beat_ns, scheduler.last_beat_ns);
     if totals.generated > 1 && issued > 0.0 {
-        put("trial", "event.rate_hertz", (generated - 1.0) / issued);
         let planned = (plan.events - 1) as f64 / plan.rate_hz;
         if (issued / planned - 1.0).abs() > LENGTH_TOLERANCE {
             derived.invalid = Some(format!(
@@ -255,15 +318,6 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         put(&format!("host.{host}"), metrics::BUILT, Observed::Value(report.figures.complete as f64));
         if let Some(assembly) = &report.assembly {
             put(&format!("host.{host}"), metrics::ASSEMBLY, Observed::Histogram(assembly.clone()));
-        }
-    }
-    for (metric, of) in [
-        ("event.detection_seconds", (|failure| Some(failure.detect_ns)) as fn(&crate::director::Failure) -> Option<u64>),
-        ("event.recovery_seconds", |failure| failure.recover_ns.filter(|_| failure.events_affected > 0)),
-    ] {
-        let times: Vec<u64> = scheduler.failures.iter().filter(|failure| failure.is_builder).filter_map(of).collect();
-        if let Some(histogram) = histogram(&times) {
-            put("trial", metric, Observed::Histogram(histogram));
         }
     }
     // Goodput by the times at which events were complete, on each builder's clock, which the coordinator has put on the trial's.

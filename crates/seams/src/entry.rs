@@ -3,6 +3,7 @@
 use weir_core::Param;
 
 /// One implementation of a seam: feeds the command line's values, `weir list`, the guide and the conformance suite.
+#[derive(Clone, Copy)]
 pub struct Entry<B: 'static> {
     /// Command-line value, scenario value, anchor in the guide.
     pub name: &'static str,

@@ -2,7 +2,7 @@
 
 use super::{Action, Builder, Built};
 use crate::interval::Intervals;
-use crate::ledger::Reason;
+use crate::ledger::{Reason, Settled};
 use crate::message::{Assignment, Done, Message, Outcome, Release};
 use crate::table::Table;
 use crate::wire::{HEADER_BYTES, Header};
@@ -383,15 +383,29 @@ impl Builder {
         self.events.free.push(place);
     }
 
-    pub(super) fn on_release(&mut self, release: Release, _now: Instant) {
-        let end = release.first.saturating_add(u64::from(release.count));
+    pub(super) fn on_release(&mut self, release: Release) {
         // Whatever the outcome: the scheduler knows it, and this builder is done with it.
-        while let Some(id) = self.finished.first_within(release.first, end) {
+        self.forget(release.first, release.first.saturating_add(u64::from(release.count)));
+    }
+
+    fn forget(&mut self, first: u64, end: u64) {
+        while let Some(id) = self.finished.first_within(first, end) {
             self.finished.remove(id);
         }
-        while let Some(id) = self.events.places.first_within(release.first, end) {
+        while let Some(id) = self.events.places.first_within(first, end) {
             self.give_away(id);
         }
+    }
+
+    /// All that is below and not open has had its end.
+    // Spec: event-building.md#ledger-4
+    pub(super) fn on_settled(&mut self, settled: &Settled) {
+        let mut first = 0;
+        for (near, behind) in settled.open.ranges().chain([(settled.below, settled.below)]) {
+            self.forget(first, near.min(settled.below));
+            first = behind;
+        }
+        self.settled = settled.clone();
     }
 
     pub(super) fn ask_again(&mut self, slot: u16, id: u64, epoch: u32) {

@@ -13,7 +13,7 @@ mod pool;
 pub use lane::{Cut, Refusal};
 
 use crate::interval::Intervals;
-use crate::ledger::Reason;
+use crate::ledger::{Reason, Settled};
 use crate::member::{Due, Member, highest};
 use crate::message::{
     Answer, Done, Join, Known, Message, Outcome, Role, RunId, SourceList, VERSION, Welcome,
@@ -23,6 +23,7 @@ use assembly::Events;
 use early::Early;
 use lane::Lane;
 use pool::Pool;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::net::SocketAddr;
@@ -84,7 +85,7 @@ pub struct Built {
 }
 
 /// Counts since the builder was started. Bytes are payload and headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     pub received_bytes: u64,
     /// Whole fragments, whatever became of them.
@@ -144,6 +145,7 @@ pub struct Builder {
     early: Early,
     /// Said to be done and not confirmed.
     finished: Table<(u32, Outcome)>,
+    settled: Settled,
     done: Vec<Done>,
     pool: Pool,
     /// Room that is taken by fragments, whole or on their way, headers included.
@@ -169,6 +171,7 @@ impl Builder {
             events: Events::default(),
             early: Early::default(),
             finished: Table::default(),
+            settled: Settled::default(),
             done: Vec::new(),
             held_bytes: 0,
             pool_share: grants::Shares::default(),
@@ -243,9 +246,10 @@ impl Builder {
             }
             Message::Release(list) => {
                 for release in list {
-                    self.on_release(*release, now);
+                    self.on_release(*release);
                 }
             }
+            Message::Settled(settled) => self.on_settled(settled),
             Message::Probe(number) => self.on_probe(*number),
             _ => self.figures.unexpected += 1,
         }
@@ -290,7 +294,6 @@ impl Builder {
             };
         }
         Known {
-            settled: Default::default(),
             run: run.id.clone(),
             slot: run.slot,
             epoch: run.epoch,
@@ -299,6 +302,7 @@ impl Builder {
             complete: highest(&complete, KNOWN_MAX),
             partial: highest(&partial, KNOWN_MAX),
             dropped: dropped.iter().map(|(reason, ids)| (*reason, highest(ids, KNOWN_DROPPED_MAX))).collect(),
+            settled: self.settled.clone(),
         }
     }
 
@@ -337,6 +341,7 @@ impl Builder {
         self.lanes.clear();
         self.sources_version = None;
         self.finished.clear();
+        self.settled = Settled::default();
         self.done.clear();
         self.working.clear();
         self.run = None;

@@ -6,10 +6,12 @@ mod hub;
 mod news;
 mod order;
 mod pipe;
+mod scheduler;
 mod source;
 
 pub use builder::BuilderShell;
 pub use order::Order;
+pub use scheduler::SchedulerShell;
 pub use source::SourceShell;
 
 use std::io;
@@ -22,7 +24,7 @@ use weir_transport::handshake::Token;
 pub struct ShellError(pub String);
 
 impl ShellError {
-    fn of(what: &'static str) -> impl Fn(io::Error) -> ShellError {
+    pub(crate) fn of(what: &'static str) -> impl Fn(io::Error) -> ShellError {
         move |error| ShellError(format!("{what}: {error}"))
     }
 }

@@ -16,10 +16,25 @@ const AHEAD_MAX: usize = 32;
 impl Source {
     /// A builder whose channel can take bytes now. The shell gathers, writes, and says how it went; then asks again.
     pub fn turn(&mut self) -> Option<ChannelId> {
-        let builder = self.order.as_mut()?.turn(&self.ready)?;
+        let builder = match self.begun() {
+            Some(builder) => builder,
+            None => self.order.as_mut()?.turn(&self.ready)?,
+        };
         self.ready.binary_search(&builder).ok()?;
         let channel = self.channels.get(&builder.0)?;
         Some(ChannelId { builder: builder.0, attempt: channel.attempt })
+    }
+
+    /// The next builder with a fragment that has left the send order and is not all written: it goes before any other, in turn.
+    fn begun(&mut self) -> Option<BuilderId> {
+        let from = self.ready.partition_point(|builder| *builder <= self.last_turn);
+        let (before, after) = self.ready.split_at(from);
+        let begun = |builder: &&BuilderId| {
+            self.channels.get(&builder.0).is_some_and(|channel| !channel.flight.is_empty())
+        };
+        let builder = after.iter().chain(before).find(begun).copied()?;
+        self.last_turn = builder;
+        Some(builder)
     }
 
     /// Puts what is to be written into `out` and says how many slices it is: headers, and one or two slices of payload each, no more

@@ -3,6 +3,7 @@
 use super::trigger::later;
 use super::{Action, Recover, Source};
 use crate::interval::Intervals;
+use crate::ledger::Settled;
 use crate::message::{Assignment, Message, Outcome, Release};
 use crate::wire::HEADER_BYTES;
 use std::mem;
@@ -45,7 +46,11 @@ pub(super) enum Stage {
 impl Source {
     /// Whether `id` needs no making: it is held, or has had its end.
     pub(super) fn knows(&self, id: u64) -> bool {
-        self.held.contains(id) || self.past.all.contains(id)
+        self.held.contains(id) || self.is_over(id)
+    }
+
+    fn is_over(&self, id: u64) -> bool {
+        self.settled.covers(id) || self.past.all.contains(id)
     }
 
     /// Makes a fragment. Errors (`false`): the buffer has no room for it.
@@ -121,15 +126,11 @@ impl Source {
         ids
     }
 
-    /// Heartbeats `first…` have happened, the first of them `age_ns` ago; with `count` 0 it is to happen that much later.
-    // Spec: event-building.md#beats-3
+    /// Heartbeats `first…` have happened, the first of them `age_ns` ago.
     pub(super) fn on_beats(&mut self, first: u64, count: u32, age_ns: u64, now: Instant) {
         let Some(run) = &mut self.run else { return };
         let (period_ns, since) = (run.period_ns, run.since);
         if count == 0 {
-            if let Some(trigger) = &mut self.trigger {
-                trigger.set(first, Instant::from_ns(now.as_ns().saturating_add(age_ns)));
-            }
             return;
         }
         let first_born = Instant::from_ns(now.as_ns().saturating_sub(age_ns));
@@ -148,6 +149,11 @@ impl Source {
         while next <= last {
             let id = next;
             // Ids that have had their end are passed over as a whole, however many a peer names.
+            if self.settled.covers(id) {
+                let open = self.settled.open.within(id, self.settled.below).next();
+                next = open.map_or(self.settled.below, |(first, _)| first);
+                continue;
+            }
             if let Some((_, behind)) =
                 self.past.all.within(id, last.saturating_add(1)).next().filter(|near| near.0 == id)
             {
@@ -187,7 +193,7 @@ impl Source {
             run.epoch = run.epoch.max(epoch);
         }
         if !self.held.contains(id) {
-            if self.past.all.contains(id) {
+            if self.is_over(id) {
                 return;
             }
             let born = self.born(id, now);
@@ -246,16 +252,7 @@ impl Source {
         // An order to one builder.
         let Some(outcome) = release.outcome else { return };
         let end = release.first.saturating_add(u64::from(release.count));
-        let mut first = release.first;
-        while let Some(id) = self.held.first_within(first, end) {
-            if let Some(held) = self.held.remove(id) {
-                self.held_bytes -= u64::from(held.bytes);
-                if let Some(assigned) = held.assigned {
-                    self.withdraw(id, assigned, now);
-                }
-            }
-            first = id + 1;
-        }
+        self.forget(release.first, end, now);
         let past = &mut self.past;
         let ids = match outcome {
             Outcome::Complete => &mut past.complete,
@@ -269,5 +266,34 @@ impl Source {
                 ids.remove_range(low, behind);
             }
         }
+    }
+
+    fn forget(&mut self, first: u64, end: u64, now: Instant) {
+        while let Some(id) = self.held.first_within(first, end) {
+            let Some(held) = self.held.remove(id) else { return };
+            self.held_bytes -= u64::from(held.bytes);
+            if let Some(assigned) = held.assigned {
+                self.withdraw(id, assigned, now);
+            }
+        }
+    }
+
+    /// All that is below and not open has had its end.
+    // Spec: event-building.md#ledger-4
+    pub(super) fn on_settled(&mut self, settled: &Settled, now: Instant) {
+        let mut first = 0;
+        let open = settled.open.ranges().chain([(settled.below, settled.below)]);
+        for (near, behind) in open {
+            self.forget(first, near.min(settled.below), now);
+            first = behind;
+        }
+        let past = &mut self.past;
+        let sets = [&mut past.all, &mut past.complete, &mut past.partial]
+            .into_iter()
+            .chain(past.dropped.values_mut());
+        for ids in sets {
+            ids.remove_range(0, settled.below);
+        }
+        self.settled = settled.clone();
     }
 }

@@ -11,6 +11,7 @@ mod trigger;
 pub use channel::ChannelId;
 
 use crate::interval::Intervals;
+use crate::ledger::{Reason, Settled};
 use crate::member::{Due, Member, highest};
 use crate::message::{Answer, Join, Known, Message, Role, RunId, VERSION, Welcome};
 use crate::payload::Payload;
@@ -109,7 +110,7 @@ struct Past {
     all: Intervals,
     complete: Intervals,
     partial: Intervals,
-    dropped: BTreeMap<crate::ledger::Reason, Intervals>,
+    dropped: BTreeMap<Reason, Intervals>,
 }
 
 pub struct Source {
@@ -123,10 +124,13 @@ pub struct Source {
     held: Table<Held>,
     held_bytes: u64,
     past: Past,
+    settled: Settled,
     channels: BTreeMap<u32, Channel>,
     attempts: u32,
     /// Builders that could be written to now, ascending.
     ready: Vec<BuilderId>,
+    /// Whose turn it was last among those with a fragment begun.
+    last_turn: BuilderId,
     actions: VecDeque<Action>,
     /// Sizes that are not announced yet: first id, and one behind the other.
     announced: (u64, Vec<u32>),
@@ -148,9 +152,11 @@ impl Source {
             held: Table::default(),
             held_bytes: 0,
             past: Past::default(),
+            settled: Settled::default(),
             channels: BTreeMap::new(),
             attempts: 0,
             ready: Vec::new(),
+            last_turn: BuilderId(0),
             actions: VecDeque::new(),
             announced: (0, Vec::new()),
             lost: Vec::new(),
@@ -219,6 +225,13 @@ impl Source {
             _ if !self.member.is_in() => self.figures.unexpected += 1,
             Message::Builders(list) => self.on_builders(list, now),
             Message::Beats { first, count, age_ns } => self.on_beats(*first, *count, *age_ns, now),
+            // Spec: event-building.md#beats-3
+            Message::Start { first, in_ns } => {
+                if let Some(trigger) = &mut self.trigger {
+                    trigger.set(*first, Instant::from_ns(now.as_ns().saturating_add(*in_ns)));
+                }
+            }
+            Message::Settled(settled) => self.on_settled(settled, now),
             Message::Assign(list) => {
                 for assignment in list {
                     self.on_assignment(*assignment, now);
@@ -252,7 +265,6 @@ impl Source {
 
     fn join(&self, now: Instant) -> Join {
         let known = self.run.as_ref().map(|run| Known {
-            settled: Default::default(),
             run: run.id.clone(),
             slot: u32::from(run.slot),
             epoch: run.epoch,
@@ -263,6 +275,7 @@ impl Source {
             dropped: (self.past.dropped.iter())
                 .map(|(reason, ids)| (*reason, highest(ids, KNOWN_OTHER_MAX)))
                 .collect(),
+            settled: self.settled.clone(),
         });
         Join {
             version: VERSION,
@@ -321,6 +334,7 @@ impl Source {
         self.held.clear();
         self.held_bytes = 0;
         self.past = Past::default();
+        self.settled = Settled::default();
         self.announced.1.clear();
         self.lost.clear();
         self.trigger = None;

@@ -14,6 +14,7 @@ mod tests;
 pub use client::{Client, Keep, Measurement, Progress};
 pub use message::Job;
 pub use server::{Server, ServerLimits};
+pub use summary::metrics;
 
 use thiserror::Error;
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{self, Observed, Row};
-use weir_seams::workload::Outcome;
 use weir_core::times::Times;
+use weir_seams::workload::Outcome;
 
 pub static METRICS: &[Metric] = &[
     Metric {
@@ -107,7 +107,7 @@ pub fn assemble(outcome: &mut Outcome, plan: &LatencyPlan, reports: Vec<Report>)
             outcome.rows.push(row(LOST.name, Observed::Value(ratio)));
         }
         let clock = clock.and_then(|(lateness, ticks)| lateness.account(&ticks));
-        body.asked.push(Asked { entity, answered: trips.answered, lost: trips.lost, clock });
+        body.asked.push(Asked { entity, answered: trips.times.count(), lost: trips.lost, clock });
     }
     outcome.body = serde_json::to_value(body).expect("names and numbers are JSON");
 }
