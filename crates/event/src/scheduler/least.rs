@@ -85,7 +85,8 @@ impl Least {
     pub(super) fn least(&self, group: u32, bytes: u64) -> Option<BuilderId> {
         let at = self.groups.binary_search_by_key(&group, |(group, ..)| *group).ok()?;
         let (_, from, to) = self.groups[at];
-        let first = self.free.first_reaching(from, bytes).filter(|place| *place < to)?;
+        let first = self.free.first_reaching(from, bytes)?;
+        // Nobody, if the first is of another host.
         self.load.best(first, to).map(|(_, place)| self.members[place])
     }
 

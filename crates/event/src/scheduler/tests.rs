@@ -291,10 +291,11 @@ fn a_weighted_calendar_learns_what_each_builder_can_do() {
 // Spec: event-building.md#choose-10
 #[test]
 fn a_weighted_calendar_of_builders_alike_is_a_round_and_keeps_a_place_for_the_fullest() {
-    let mut yard = Yard::new("weighted-calendar", &[]).with(&[1_000_000; 4]);
+    let strong = ("integral", Value::Ratio(100.0));
+    let mut yard = Yard::new("weighted-calendar", &[strong]).with(&[1_000_000; 4]);
     let sent: Vec<_> = (0..8).map(|_| yard.assign(1)).collect();
     assert_eq!(sent, [0, 1, 2, 3, 0, 1, 2, 3].map(Some));
-    // Builder 2 never ends anything: it gets less and less, and the others share what it does not.
+    // Builder 2 never ends anything: in the end it has its one place, and the others share the rest.
     for _ in 0..512 * 200 {
         yard.assign(1).expect("there is room");
         let (id, bytes) = yard.in_flight.pop_back().expect("the last one");
@@ -307,7 +308,7 @@ fn a_weighted_calendar_of_builders_alike_is_a_round_and_keeps_a_place_for_the_fu
         yard.assign(1).expect("there is room");
     }
     let counts = yard.counts();
-    assert!((1..64).contains(&counts[2]) && counts[0].abs_diff(counts[3]) <= 1, "{counts:?}");
+    assert!(counts[2] == 1 && counts[0].abs_diff(counts[3]) <= 1, "{counts:?}");
 }
 
 fn hash(memories: &[u64], when_full: &str) -> Yard {
@@ -370,8 +371,8 @@ fn membership_hash_moves_only_the_events_of_who_left_and_gives_them_back() {
         let share = before.iter().filter(|at| **at == slot).count();
         assert!((850..1_150).contains(&share), "builder {slot} has {share} of 20000 events");
     }
-    // One from the middle, and the highest two after each other.
-    for gone in [7, 19, 18] {
+    // One from the middle, and the highest after the one below it.
+    for gone in [7, 18, 19] {
         let all = row(&mut yard, 20_000);
         yard.unlist(gone);
         let without = row(&mut yard, 20_000);
@@ -445,6 +446,7 @@ fn cost_ns(entry: &SchedulerEntry, events: u64, memory_bytes: fn(u32) -> u64, fu
     let mut at = 0;
     while assigned < events {
         at += 1;
+        assert!(at < 20_000_000, "{}: nothing is assigned any more", entry.name);
         let bytes = sizes[at % sizes.len()];
         let host = (at % 250) as u32;
         let event = Wanted { heartbeat: at as u64, bytes, host, membership_epoch: 0 };

@@ -81,3 +81,53 @@ impl Run {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Entry;
+    use crate::death_policy::DeathPolicy;
+    use Remedy::{CloseChannel, List, OpenChannel, ReopenAll, Unlist};
+
+    /// What follows a death, and what follows a joining.
+    struct Bad(fn(BuilderId) -> Vec<Remedy>, fn(BuilderId) -> Vec<Remedy>);
+
+    impl DeathPolicy for Bad {
+        fn on_death(&mut self, id: BuilderId) -> Vec<Remedy> {
+            (self.0)(id)
+        }
+        fn on_join(&mut self, id: BuilderId, _again: bool) -> Vec<Remedy> {
+            (self.1)(id)
+        }
+    }
+
+    fn entry(build: fn(&Values) -> Box<dyn DeathPolicy>) -> DeathPolicyEntry {
+        Entry { name: "bad", about: "breaks a rule", params: &[], needs: &[], build }
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing is assigned until")]
+    fn waiting_for_a_channel_to_the_dead_is_caught() {
+        check(&entry(|_| Box::new(Bad(|_| vec![ReopenAll], |id| vec![OpenChannel(id), List(id)]))));
+    }
+
+    #[test]
+    #[should_panic(expected = "never reached")]
+    fn listing_a_builder_without_a_channel_is_caught() {
+        check(&entry(|_| Box::new(Bad(|id| vec![CloseChannel(id)], |id| vec![List(id)]))));
+    }
+
+    #[test]
+    #[should_panic(expected = "for another builder")]
+    fn a_death_that_unlists_a_neighbour_is_caught() {
+        check(&entry(|_| {
+            Box::new(Bad(|id| vec![Unlist(BuilderId(id.0 ^ 1))], |id| vec![OpenChannel(id), List(id)]))
+        }));
+    }
+
+    #[test]
+    #[should_panic(expected = "listed, and alive")]
+    fn forgetting_a_builder_that_returned_is_caught() {
+        check(&entry(|_| Box::new(Bad(|_| Vec::new(), |id| vec![OpenChannel(id)]))));
+    }
+}

@@ -147,3 +147,86 @@ fn walk(entry: &SchedulerEntry, values: &Values, seed: u64) {
     (0..yard.in_flight.len()).rev().for_each(|at| yard.end(at));
     yard.want(&Wanted { heartbeat: STEPS, bytes: 700, host: 0, membership_epoch: epoch });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Entry;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// The listed builder that `pick` says, as it would be without a suite.
+    struct Bad(fn(&Wanted, &Builders) -> Option<BuilderId>);
+
+    impl Scheduler for Bad {
+        fn choose(&mut self, _now: Instant, event: &Wanted, builders: &Builders) -> Option<BuilderId> {
+            (self.0)(event, builders)
+        }
+    }
+
+    fn entry(build: fn(&Values) -> Box<dyn Scheduler>) -> SchedulerEntry {
+        Entry { name: "bad", about: "breaks a rule", params: &[], needs: &[], build }
+    }
+
+    fn first_with_room(event: &Wanted, builders: &Builders) -> Option<BuilderId> {
+        builders.iter().find(|builder| builder.fits(event.bytes)).map(|builder| builder.id)
+    }
+
+    #[test]
+    fn the_plainest_scheduler_passes() {
+        check(&entry(|_| Box::new(Bad(first_with_room))));
+    }
+
+    #[test]
+    #[should_panic(expected = "is not listed")]
+    fn a_choice_that_is_not_listed_is_caught() {
+        check(&entry(|_| Box::new(Bad(|_, _| Some(BuilderId(3))))));
+    }
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_choice_without_room_is_caught() {
+        check(&entry(|_| Box::new(Bad(|_, builders| builders.listed().first().copied()))));
+    }
+
+    #[test]
+    #[should_panic(expected = "held for ever")]
+    fn a_scheduler_that_waits_for_the_first_builder_alone_is_caught() {
+        check(&entry(|_| {
+            Box::new(Bad(|event, builders| {
+                builders.listed().first().copied().filter(|id| builders.fits(*id, event.bytes))
+            }))
+        }));
+    }
+
+    #[test]
+    #[should_panic(expected = "two choices")]
+    fn a_choice_that_no_seed_explains_is_caught() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        check(&entry(|_| {
+            Box::new(Bad(|event, builders| {
+                let from = CALLS.fetch_add(1, Ordering::Relaxed) as usize % builders.listed().len().max(1);
+                let turned = builders.listed()[from..].iter().chain(builders.listed());
+                turned.copied().find(|id| builders.fits(*id, event.bytes))
+            }))
+        }));
+    }
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_scheduler_that_hears_of_no_load_is_caught() {
+        /// Keeps what was free when a builder was listed.
+        struct Deaf(std::collections::BTreeMap<BuilderId, u64>);
+        impl Scheduler for Deaf {
+            fn choose(&mut self, _: Instant, event: &Wanted, _: &Builders) -> Option<BuilderId> {
+                self.0.iter().find(|(_, free_bytes)| **free_bytes >= event.bytes).map(|(id, _)| *id)
+            }
+            fn on_membership(&mut self, id: BuilderId, builders: &Builders) {
+                match builders.get(id) {
+                    Some(builder) => self.0.insert(id, builder.free_bytes()),
+                    None => self.0.remove(&id),
+                };
+            }
+        }
+        check(&entry(|_| Box::new(Deaf(Default::default()))));
+    }
+}

@@ -92,3 +92,99 @@ fn drain(order: &mut dyn SendOrder, pending: &mut Pending, builder: BuilderId, p
     pending.retain(|_, fragment| fragment.builder != builder);
     assert_eq!((order.peek(builder), order.pop(builder)), (None, None), "{place}: more after a drain");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Entry;
+
+    /// The plainest order there is, with one fault.
+    #[derive(Default)]
+    struct Plain {
+        held: Vec<Sendable>,
+        fault: Fault,
+    }
+
+    #[derive(Clone, Copy, Default, PartialEq)]
+    enum Fault {
+        #[default]
+        None,
+        DoublesWhatComesAgain,
+        LooksAreTaken,
+        TurnsForTheIdle,
+        DrainsOne,
+    }
+
+    impl SendOrder for Plain {
+        fn push(&mut self, fragment: Sendable) {
+            if self.fault != Fault::DoublesWhatComesAgain {
+                self.remove(fragment.heartbeat);
+            }
+            self.held.push(fragment);
+        }
+        fn remove(&mut self, heartbeat: u64) -> Option<Sendable> {
+            let at = self.held.iter().position(|fragment| fragment.heartbeat == heartbeat)?;
+            Some(self.held.remove(at))
+        }
+        fn peek(&mut self, builder: BuilderId) -> Option<Sendable> {
+            if self.fault == Fault::LooksAreTaken {
+                return self.pop(builder);
+            }
+            self.held.iter().find(|fragment| fragment.builder == builder).copied()
+        }
+        fn pop(&mut self, builder: BuilderId) -> Option<Sendable> {
+            let at = self.held.iter().position(|fragment| fragment.builder == builder)?;
+            Some(self.held.remove(at))
+        }
+        fn turn(&mut self, ready: &[BuilderId]) -> Option<BuilderId> {
+            if self.fault == Fault::TurnsForTheIdle {
+                return ready.first().copied();
+            }
+            let found = self.held.iter().find(|fragment| ready.contains(&fragment.builder));
+            found.map(|fragment| fragment.builder)
+        }
+        fn drain(&mut self, builder: BuilderId) -> Vec<Sendable> {
+            let most = if self.fault == Fault::DrainsOne { 1 } else { usize::MAX };
+            std::iter::from_fn(|| self.pop(builder)).take(most).collect()
+        }
+    }
+
+    fn entry(build: fn(&Values) -> Box<dyn SendOrder>) -> SendOrderEntry {
+        Entry { name: "plain", about: "in the order of pushing", params: &[], needs: &[], build }
+    }
+
+    macro_rules! with {
+        ($fault:ident) => {
+            check(&entry(|_| Box::new(Plain { fault: Fault::$fault, ..Plain::default() })))
+        };
+    }
+
+    #[test]
+    fn the_plainest_order_passes() {
+        with!(None);
+    }
+
+    #[test]
+    #[should_panic(expected = "not what was pushed")]
+    fn a_fragment_that_comes_out_twice_is_caught() {
+        with!(DoublesWhatComesAgain);
+    }
+
+    #[test]
+    #[should_panic(expected = "a look changed what is next")]
+    fn a_look_that_takes_is_caught() {
+        with!(LooksAreTaken);
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing to be sent")]
+    fn a_turn_for_a_builder_without_fragments_is_caught() {
+        with!(TurnsForTheIdle);
+    }
+
+    #[test]
+    #[should_panic(expected = "drained of")]
+    fn a_drain_that_leaves_some_is_caught() {
+        with!(DrainsOne);
+    }
+}
