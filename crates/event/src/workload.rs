@@ -18,8 +18,8 @@ use weir_core::record::{Histogram, Observed, Row};
 use weir_core::scenario::RoleKey;
 use weir_seams::Entry;
 use weir_seams::workload::{
-    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload, WorkloadEntry,
-    WorkloadError,
+    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload,
+    WorkloadEntry, WorkloadError,
 };
 use weir_sys::clock;
 use weir_transport::tcp_options::TcpOptions;
