@@ -4,3 +4,4 @@
 pub mod interval;
 pub mod ledger;
 pub mod message;
+pub mod original;

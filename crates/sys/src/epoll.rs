@@ -54,6 +54,10 @@ impl Epoll {
     pub fn watch_readable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token)
     }
+    /// From now on watches `fd`, added before, for being readable and for taking bytes.
+    pub fn watch_both(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.control_for(libc::EPOLL_CTL_MOD, fd, token, (libc::EPOLLIN | libc::EPOLLOUT) as u32)
+    }
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0)
     }
