@@ -91,7 +91,12 @@ impl Builder {
             return Ok(BuilderAccount::default());
         }
         let failed = line::failed("a builder");
-        let call = Call { address: plan.scheduler, token: FEEDBACK_TOKEN, number: plan.number, key: plan.key.clone() };
+        let call = Call {
+            address: plan.scheduler,
+            token: FEEDBACK_TOKEN,
+            number: plan.number,
+            key: plan.key.clone(),
+        };
         let start = monotonic();
         let mut running = Running {
             epoll: Epoll::new(64).map_err(&failed)?,
@@ -115,6 +120,7 @@ impl Builder {
 impl Running<'_> {
     fn carry_out(&mut self, gate: &mut Gate, mut end: Instant, control: &Control) -> io::Result<()> {
         let mut buffer = vec![0; READ_BYTES];
+        let mut ready = Vec::with_capacity(64);
         let (mut look_at, mut stopped) = (Instant::ZERO, false);
         while !self.over && !control.aborted() {
             let now = monotonic();
@@ -129,8 +135,9 @@ impl Running<'_> {
                 look_at = now + LOOK;
                 self.look(now, gate)?;
             }
-            let ready = self.epoll.wait(Some(LOOK))?.to_vec();
-            for token in ready {
+            ready.clear();
+            ready.extend_from_slice(self.epoll.wait(Some(LOOK))?);
+            for &token in &ready {
                 match token {
                     FEEDBACK => self.hear(&mut buffer),
                     source => self.receive(source as usize - 1, &mut buffer, control),

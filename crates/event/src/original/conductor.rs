@@ -78,7 +78,11 @@ impl Conductor {
         let words = usize::try_from(plan.heartbeats.div_ceil(64)).unwrap_or(0);
         Conductor {
             limiter,
-            phase: if plan.rules.dormant { Phase::Dormant } else { Phase::Start(now + plan.rules.start_wait) },
+            phase: if plan.rules.dormant {
+                Phase::Dormant
+            } else {
+                Phase::Start(now + plan.rules.start_wait)
+            },
             wake_at: now,
             channels: Vec::new(),
             turn: 0,
@@ -409,7 +413,10 @@ mod tests {
         assert!(conductor.over());
         assert!(!conductor.on_registered(channels(1).next().unwrap()));
         let account = conductor.into_account(0);
-        assert_eq!((account.failure.as_deref(), account.registered_late), (Some("no builder has registered"), 1));
+        assert_eq!(
+            (account.failure.as_deref(), account.registered_late),
+            (Some("no builder has registered"), 1)
+        );
         assert_eq!(account.unacknowledged_ratio(), None);
     }
 

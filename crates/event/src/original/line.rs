@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How long making a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest time for which a role does not look at orders, its listener and connections under way.
-pub const LOOK: Duration = Duration::from_millis(2);
+pub const LOOK: Duration = Duration::from_millis(5);
 /// Read at once from one connection, so that all have their turn.
 pub const READ_BYTES: usize = 64 << 10;
 
@@ -65,7 +65,6 @@ pub struct Line {
     /// Not before.
     dial_at: Instant,
     waits_for_room: bool,
-    pub made: u64,
 }
 
 /// What a look at a connection under way has brought.
@@ -80,7 +79,7 @@ impl Line {
     /// `token` is what the epoll gives back for it.
     pub fn new(call: Call, token: u64) -> Line {
         let dial_at = Instant::ZERO;
-        Line { call, token, stream: None, dialing: None, dial_at, waits_for_room: false, made: 0 }
+        Line { call, token, stream: None, dialing: None, dial_at, waits_for_room: false }
     }
 
     pub fn connected(&self) -> bool {
@@ -99,7 +98,6 @@ impl Line {
                     epoll.add(stream.as_fd(), self.token)?;
                     self.stream = Some(stream);
                     self.waits_for_room = false;
-                    self.made += 1;
                     return Ok(Looked::Made);
                 }
                 self.dial_at = now + AGAIN;
@@ -209,7 +207,7 @@ pub fn wait_for_start(control: &Control) -> bool {
             control.begin(now);
             return true;
         }
-        clock::sleep_until(start.min(now + 10 * LOOK));
+        clock::sleep_until(start.min(now + 4 * LOOK));
     }
 }
 

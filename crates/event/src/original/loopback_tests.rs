@@ -216,7 +216,11 @@ fn with_time_for_everything_every_heartbeat_is_acknowledged_in_both_versions() {
         let setting = Setting::new(rules, 1, builders);
         let ran = run(&setting);
         let scheduler = &ran.scheduler;
-        assert_eq!((scheduler.heartbeats, scheduler.distinct, scheduler.unknown), (200, 200, 0), "{scheduler:?}");
+        assert_eq!(
+            (scheduler.heartbeats, scheduler.distinct, scheduler.unknown),
+            (200, 200, 0),
+            "{scheduler:?}"
+        );
         assert_eq!(scheduler.undelivered_ratio(), Some(0.0));
         let source = &ran.sources[0];
         assert_eq!((source.heard, source.missed, source.dropped), (200, 0, 0));
@@ -299,13 +303,8 @@ fn stuck(change: impl Fn(&mut Rules)) -> SourceAccount {
     let setting = Setting::new(Rules::baseline(), 1, 1);
     let mut rules = Rules { stop_wait: 50 * MS, ..setting.rules };
     change(&mut rules);
-    let setting = Setting {
-        rules,
-        fragment_bytes: 100_000,
-        narrow: Some(1_000.0),
-        drain: 200 * MS,
-        ..setting
-    };
+    let setting =
+        Setting { rules, fragment_bytes: 100_000, narrow: Some(1_000.0), drain: 200 * MS, ..setting };
     let ran = run(&setting);
     assert!(ran.scheduler.unacknowledged_ratio().unwrap() > 0.9, "{:?}", ran.scheduler);
     ran.sources.into_iter().next().unwrap()
@@ -366,7 +365,14 @@ fn with_a_death(change: impl Fn(&mut Rules)) -> Ran {
     let mut rules = setting.rules.clone();
     change(&mut rules);
     let length = 1_000 + 35;
-    run(&Setting { rules, rate_hz: 100.0, heartbeats: 300, dies: Some((1, 20 * length)), drain: 100 * MS, ..setting })
+    run(&Setting {
+        rules,
+        rate_hz: 100.0,
+        heartbeats: 300,
+        dies: Some((1, 20 * length)),
+        drain: 100 * MS,
+        ..setting
+    })
 }
 
 // Spec: event-original.md#failure-1
@@ -436,10 +442,8 @@ fn strangers_and_garbage_cost_a_connection_and_nothing_else() {
         let running = scope.spawn(|| builder.run(&control).unwrap());
         assert!(open(DATA_TOKEN, &Key::from_bytes(b"another key, just as long").unwrap()).is_err());
         assert!(open([9; 16], &key).is_err());
-        let mut garbage = Vec::new();
-        // Flags that are none; a part of 2^63 bytes; a payload too short to say what it is.
-        garbage.push(vec![0xff; 100]);
-        garbage.push([&[2][..], &(1u64 << 63).to_be_bytes()].concat());
+        // Flags that are none; a part of 2^63 bytes.
+        let garbage = [vec![0xff; 100], [&[2][..], &(1u64 << 63).to_be_bytes()].concat()];
         for bytes in &garbage {
             let mut stream = open(DATA_TOKEN, &key).unwrap();
             stream.write_all(bytes).unwrap();
@@ -447,6 +451,7 @@ fn strangers_and_garbage_cost_a_connection_and_nothing_else() {
         }
         let mut stream = open(DATA_TOKEN, &key).unwrap();
         let mut message = Vec::new();
+        // A payload too short to say what it is, and a whole one.
         frame::put(&mut message, &[1, 2, 3], false);
         frame::put(&mut message, &[frame::stamp(7, 0).as_slice(), &[0; 500]].concat(), false);
         stream.write_all(&message).unwrap();

@@ -136,7 +136,9 @@ impl Outbox {
         }
         let whole = self.sent;
         let first = self.ends.front().copied();
-        if whole > 0 && let Some(end) = first {
+        if whole > 0
+            && let Some(end) = first
+        {
             self.advance(end - whole);
         }
     }

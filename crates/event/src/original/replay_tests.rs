@@ -64,12 +64,25 @@ struct Replay {
 #[derive(Clone, Copy)]
 enum Event {
     /// A source hears of a heartbeat.
-    Heard { source: usize, id: u64, builder: usize },
+    Heard {
+        source: usize,
+        id: u64,
+        builder: usize,
+    },
     /// A link has sent the first fragment of the queue whose turn it was.
-    Sent { link: usize, queue: usize },
+    Sent {
+        link: usize,
+        queue: usize,
+    },
     /// A fragment is at its builder.
-    Arrived { source: usize, id: u64, builder: usize },
-    Acknowledged { id: u64 },
+    Arrived {
+        source: usize,
+        id: u64,
+        builder: usize,
+    },
+    Acknowledged {
+        id: u64,
+    },
 }
 
 /// A sender's link: a fragment of each waiting queue in turn.
@@ -219,7 +232,6 @@ fn replay(setting: &Setting) -> Replay {
     Replay { scheduler: conductor.into_account(0), builders: world.builders, dropped: world.dropped }
 }
 
-
 /// What a switch may change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
@@ -269,7 +281,8 @@ fn one_source_of_the_baseline_loses_what_document_002_printed_and_all_of_it_come
 #[test]
 fn at_the_ceiling_it_is_the_burst_and_the_short_wait_together() {
     assert!(baseline(58_750, |_| ()).unacknowledged > 20);
-    let quiet = Seen { unacknowledged: 0, ratio: 0, undelivered: 0, mismatched: 0, mixed: 0, dropped: 0, ahead: 45 };
+    let quiet =
+        Seen { unacknowledged: 0, ratio: 0, undelivered: 0, mismatched: 0, mixed: 0, dropped: 0, ahead: 45 };
     assert_eq!(baseline(58_750, |it| it.stop_wait = Duration::from_secs(1)), quiet);
     let absolute = baseline(58_750, |it| it.limiter = LimiterKind::Absolute);
     assert_eq!(absolute, Seen { ahead: 0, ..quiet });

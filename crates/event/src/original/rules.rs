@@ -125,12 +125,24 @@ impl Rules {
         let count = |key: &str, own| values.count(key).unwrap_or(own);
         let time = |key: &str, own| values.duration(key).unwrap_or(own);
         Rules {
-            grouping: choice(values, "grouping", ("keyed", Grouping::Keyed), Grouping::Arrivals, preset.grouping),
+            grouping: choice(
+                values,
+                "grouping",
+                ("keyed", Grouping::Keyed),
+                Grouping::Arrivals,
+                preset.grouping,
+            ),
             id_check: flag("id_check", preset.id_check),
             id_part: flag("id_part", preset.id_part),
             send_queue_bytes: values.size("send_queue").map_or(preset.send_queue_bytes, |size| size.0),
             send_queue_messages: count("send_queue_messages", preset.send_queue_messages),
-            full_queue: choice(values, "full_queue", ("wait", FullQueue::Wait), FullQueue::Drop, preset.full_queue),
+            full_queue: choice(
+                values,
+                "full_queue",
+                ("wait", FullQueue::Wait),
+                FullQueue::Drop,
+                preset.full_queue,
+            ),
             broadcast_queue_messages: count("broadcast_queue_messages", preset.broadcast_queue_messages),
             keep_broadcasts: flag("keep_broadcasts", preset.keep_broadcasts),
             limiter: choice(
@@ -204,8 +216,14 @@ pub const PARAMS: &[Param] = &[
         Kind::Choice(&["arrivals", "keyed"]),
         "How builders join fragments: by the number that has arrived (both versions) or by heartbeat and source",
     ),
-    flag("id_check", "A group of differing heartbeats is not acknowledged (round-robin: true, baseline: false)"),
-    flag("id_part", "Data messages have a part with the heartbeat before the payload (round-robin: true, baseline: false)"),
+    flag(
+        "id_check",
+        "A group of differing heartbeats is not acknowledged (round-robin: true, baseline: false)",
+    ),
+    flag(
+        "id_part",
+        "Data messages have a part with the heartbeat before the payload (round-robin: true, baseline: false)",
+    ),
     Param::new("send_queue", Kind::Size, "Bytes that wait in a source for one builder at most (250 MB)")
         .range(1.0, 1e12),
     Param::new(
@@ -225,28 +243,49 @@ pub const PARAMS: &[Param] = &[
         "Heartbeats that wait in the scheduler for one source at most (1000); more are dropped",
     )
     .range(1.0, 1e6),
-    flag("keep_broadcasts", "Heartbeats wait for a source that is not connected, instead of being lost to it (false)"),
+    flag(
+        "keep_broadcasts",
+        "Heartbeats wait for a source that is not connected, instead of being lost to it (false)",
+    ),
     Param::new(
         "limiter",
         Kind::Choice(&["adaptive", "absolute"]),
         "The heartbeats' clock: the library's controller, which catches up after waits with a burst (both versions), or t0 + n / rate",
     ),
-    flag("dormant", "The scheduler waits for the first builder before `start_wait` (round-robin: true, baseline: false)"),
+    flag(
+        "dormant",
+        "The scheduler waits for the first builder before `start_wait` (round-robin: true, baseline: false)",
+    ),
     wait("register_wait", "How long a builder waits before it registers (round-robin: 10 s, baseline: 0 s)"),
     wait("start_wait", "How long the scheduler waits before it sends the channels to the sources (10 s)"),
     wait("channel_wait", "How long it waits after that before the first heartbeat (2 s)"),
-    flag("ready_check", "In place of both waits the scheduler goes on when every source and builder has said that it is ready (false)"),
-    flag("channel_rebuild", "A source that hears of channels takes down all connections, the heartbeats' too, and makes them anew (true)"),
-    wait("rebuild_time", "How long a source that does so has none, beside the time that making them takes (0 s)"),
+    flag(
+        "ready_check",
+        "In place of both waits the scheduler goes on when every source and builder has said that it is ready (false)",
+    ),
+    flag(
+        "channel_rebuild",
+        "A source that hears of channels takes down all connections, the heartbeats' too, and makes them anew (true)",
+    ),
+    wait(
+        "rebuild_time",
+        "How long a source that does so has none, beside the time that making them takes (0 s)",
+    ),
     flag("advance_first", "Round-robin takes its step before it sends (round-robin: true, baseline: false)"),
     Param::new(
         "acknowledgements",
         Kind::Choice(&["counted", "keyed"]),
         "What the scheduler makes of acknowledgements: their number (both versions) or the events that they are of",
     ),
-    wait("stop_wait", "How long after the last heartbeat acknowledgements count (round-robin: 1 s, baseline: 20 ms)"),
+    wait(
+        "stop_wait",
+        "How long after the last heartbeat acknowledgements count (round-robin: 1 s, baseline: 20 ms)",
+    ),
     flag("notice_dead", "A builder whose connection to the scheduler has ended gets no more events (false)"),
-    wait("late_source", "The last source subscribes so much later: an injected fault, no rule of the original (0 s)"),
+    wait(
+        "late_source",
+        "The last source subscribes so much later: an injected fault, no rule of the original (0 s)",
+    ),
 ];
 
 #[cfg(test)]

@@ -106,6 +106,8 @@ struct Running {
     epoll: Epoll,
     peers: BTreeMap<u64, Peer>,
     said: Vec<Said>,
+    /// Tokens of connections that have something.
+    ready: Vec<u64>,
     buffer: Vec<u8>,
     /// The channels as they are sent.
     encoded: Vec<Vec<u8>>,
@@ -130,7 +132,10 @@ impl Scheduler {
     pub fn run(self, control: &Control) -> Result<SchedulerAccount, WorkloadError> {
         let Scheduler { plan, mut gate } = self;
         if !line::wait_for_start(control) {
-            return Ok(SchedulerAccount { failure: Some("stopped before its start".to_owned()), ..Default::default() });
+            return Ok(SchedulerAccount {
+                failure: Some("stopped before its start".to_owned()),
+                ..Default::default()
+            });
         }
         let failed = line::failed("the scheduler");
         let rules = &plan.conductor.rules;
@@ -145,6 +150,7 @@ impl Scheduler {
             epoll: Epoll::new(64).map_err(&failed)?,
             peers,
             said: Vec::with_capacity(READ_BYTES / 3),
+            ready: Vec::with_capacity(64),
             buffer: vec![0; READ_BYTES],
             encoded: Vec::new(),
             broadcasts_dropped: 0,
@@ -174,9 +180,10 @@ impl Running {
                 }
             }
             let patience = line::patience(now, self.conductor.wake_at());
-            let ready = self.epoll.wait(Some(patience))?.to_vec();
-            for token in ready {
-                self.hear(token);
+            self.ready.clear();
+            self.ready.extend_from_slice(self.epoll.wait(Some(patience))?);
+            for index in 0..self.ready.len() {
+                self.hear(self.ready[index]);
             }
         }
         Ok(())
@@ -310,7 +317,8 @@ impl Running {
             peer.flush(&self.epoll);
         }
         let end = monotonic() + FAREWELL;
-        while monotonic() < end && !control.aborted() && self.peers.values().any(|peer| peer.stream.is_some()) {
+        while monotonic() < end && !control.aborted() && self.peers.values().any(|peer| peer.stream.is_some())
+        {
             let Ok(ready) = self.epoll.wait(Some(LOOK)).map(<[u64]>::to_vec) else { return };
             for token in ready {
                 let Some(peer) = self.peers.get_mut(&token) else { continue };

@@ -2,7 +2,9 @@
 
 use super::account::{SourceAccount, Track};
 use super::conductor::CHANNELS_MAX;
-use super::frame::{self, BEAT_BYTES, Beat, ChannelAt, KEPT_BYTES, PREFIX_BYTES_MAX, Parts, STAMP_BYTES, Word};
+use super::frame::{
+    self, BEAT_BYTES, Beat, ChannelAt, KEPT_BYTES, PREFIX_BYTES_MAX, Parts, STAMP_BYTES, Word,
+};
 use super::line::{self, BROADCAST_TOKEN, Call, DATA_TOKEN, LOOK, Line, Looked, READ_BYTES};
 use super::queue::{Outbox, SendQueue};
 use super::rules::{FullQueue, Rules};
@@ -83,7 +85,10 @@ impl Source {
     /// Errors: a payload that has no room for what is measured by it.
     pub fn prepare(plan: SourcePlan) -> Result<Source, WorkloadError> {
         if plan.fragment_bytes < STAMP_BYTES as u64 {
-            let text = format!("`fragment_size` is {} bytes; this profile needs {STAMP_BYTES} at least", plan.fragment_bytes);
+            let text = format!(
+                "`fragment_size` is {} bytes; this profile needs {STAMP_BYTES} at least",
+                plan.fragment_bytes
+            );
             return Err(WorkloadError::stop(text));
         }
         let length = usize::try_from(plan.fragment_bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
@@ -98,7 +103,12 @@ impl Source {
             return Ok(SourceAccount::default());
         }
         let failed = line::failed("a source");
-        let call = Call { address: plan.scheduler, token: BROADCAST_TOKEN, number: plan.number, key: plan.key.clone() };
+        let call = Call {
+            address: plan.scheduler,
+            token: BROADCAST_TOKEN,
+            number: plan.number,
+            key: plan.key.clone(),
+        };
         let mut beats = Line::new(call, BEATS);
         let start = monotonic();
         if plan.number + 1 == plan.sources {
@@ -130,6 +140,7 @@ impl Source {
 impl Running<'_> {
     fn carry_out(&mut self, mut end: Instant, control: &Control) -> io::Result<()> {
         let mut buffer = vec![0; READ_BYTES];
+        let mut ready = Vec::with_capacity(64);
         let (mut look_at, mut stopped) = (Instant::ZERO, false);
         while !self.over && !control.aborted() {
             let now = monotonic();
@@ -144,8 +155,9 @@ impl Running<'_> {
                 look_at = now + LOOK;
                 self.look(now)?;
             }
-            let ready = self.epoll.wait(Some(LOOK))?.to_vec();
-            for token in ready {
+            ready.clear();
+            ready.extend_from_slice(self.epoll.wait(Some(LOOK))?);
+            for &token in &ready {
                 if token == BEATS {
                     self.hear(&mut buffer);
                 } else {
