@@ -233,6 +233,22 @@ fn with_time_for_everything_every_heartbeat_is_acknowledged_in_both_versions() {
     }
 }
 
+// Spec: event-original.md#limiter-1
+#[test]
+fn the_burst_after_the_waits_is_there_over_sockets_too_and_absent_with_the_absolute_clock() {
+    let ahead = |limiter| {
+        let setting = Setting::new(Rules::baseline(), 1, 1);
+        let wait = 800 * MS;
+        let rules =
+            Rules { ready_check: false, start_wait: wait, channel_wait: wait, limiter, ..setting.rules };
+        let ran = run(&Setting { rules, rate_hz: 200.0, ..setting });
+        assert_eq!(ran.scheduler.heartbeats, 200);
+        ran.scheduler.ahead_max
+    };
+    let (burst, none) = (ahead(LimiterKind::Adaptive), ahead(LimiterKind::Absolute));
+    assert!(burst > 8.0 && none < 2.0, "{burst} {none}");
+}
+
 // Spec: event-original.md#wire-1
 #[test]
 fn a_data_message_costs_9_bytes_in_the_baseline_and_35_in_round_robin() {
@@ -250,10 +266,10 @@ fn late(rules: Rules) -> Setting {
         start_wait: 500 * MS,
         channel_wait: 100 * MS,
         channel_rebuild: false,
-        late_source: 1_200 * MS,
+        late_source: 1_100 * MS,
         ..setting.rules
     };
-    Setting { rules, rate_hz: 100.0, heartbeats: 300, ..setting }
+    Setting { rules, rate_hz: 100.0, heartbeats: 200, ..setting }
 }
 
 // Spec: event-original.md#broadcast-1
@@ -262,7 +278,7 @@ fn what_is_broadcast_before_a_source_subscribes_is_lost_to_it() {
     let ran = run(&late(Rules::baseline()));
     let source = &ran.sources[1];
     // The channels were among it: it hears heartbeats and knows of no builder.
-    assert!(source.missed > 0 && source.missed + source.heard == 300, "{source:?}");
+    assert!(source.missed > 0 && source.missed + source.heard == 200, "{source:?}");
     assert_eq!((source.no_channel, source.fragments_sent), (source.heard, 0));
 }
 
@@ -271,8 +287,8 @@ fn late_but_whole(rules: Rules) -> Ran {
     let mut setting = late(rules);
     setting.rules.keep_broadcasts = true;
     let ran = run(&setting);
-    assert_eq!((ran.sources[1].missed, ran.sources[1].heard, ran.sources[1].fragments_sent), (0, 300, 300));
-    assert_eq!(ran.sum(|it| it.fragments), 600);
+    assert_eq!((ran.sources[1].missed, ran.sources[1].heard, ran.sources[1].fragments_sent), (0, 200, 200));
+    assert_eq!(ran.sum(|it| it.fragments), 400);
     ran
 }
 
@@ -281,21 +297,21 @@ fn late_but_whole(rules: Rules) -> Ran {
 fn grouping_by_arrival_mixes_heartbeats_when_one_source_is_late_and_keyed_grouping_does_not() {
     let ran = late_but_whole(Rules::baseline());
     assert!(ran.sum(|it| it.mixed) > 0, "{:?}", ran.builders);
-    assert_eq!((ran.sum(|it| it.acknowledged), ran.sum(|it| it.mismatched)), (300, 0));
+    assert_eq!((ran.sum(|it| it.acknowledged), ran.sum(|it| it.mismatched)), (200, 0));
     // Nobody has noticed: as many acknowledgements as heartbeats.
-    assert_eq!(ran.scheduler.acknowledgements, 300);
-    assert!(ran.scheduler.distinct < 300);
+    assert_eq!(ran.scheduler.acknowledgements, 200);
+    assert!(ran.scheduler.distinct < 200);
 
     let ran = late_but_whole(Rules::round_robin());
     let mismatched = ran.sum(|it| it.mismatched);
     assert!(mismatched > 0, "{:?}", ran.builders);
-    assert_eq!((ran.sum(|it| it.mixed), ran.sum(|it| it.acknowledged)), (0, 300 - mismatched));
+    assert_eq!((ran.sum(|it| it.mixed), ran.sum(|it| it.acknowledged)), (0, 200 - mismatched));
     assert_eq!(ran.sum(|it| it.discarded), 2 * mismatched);
     assert_eq!(ran.builders[0].mismatched_at.len() as u64, mismatched);
 
     let ran = late_but_whole(Rules { grouping: Grouping::Keyed, ..Rules::round_robin() });
     assert_eq!((ran.sum(|it| it.mixed), ran.sum(|it| it.mismatched)), (0, 0));
-    assert_eq!((ran.scheduler.distinct, ran.scheduler.repeated), (300, 0));
+    assert_eq!((ran.scheduler.distinct, ran.scheduler.repeated), (200, 0));
 }
 
 /// Hardly anything reaches the builder.
@@ -404,7 +420,7 @@ fn rebuilding(change: impl Fn(&mut Rules)) -> (u64, u64, u64) {
         ..setting.rules
     };
     change(&mut rules);
-    let ran = run(&Setting { rules, rate_hz: 100.0, heartbeats: 250, drain: second, ..setting });
+    let ran = run(&Setting { rules, rate_hz: 100.0, heartbeats: 150, drain: second / 2, ..setting });
     (ran.sources[0].missed, ran.sources[0].heard, ran.sources[0].rebuilds)
 }
 
@@ -412,9 +428,9 @@ fn rebuilding(change: impl Fn(&mut Rules)) -> (u64, u64, u64) {
 #[test]
 fn a_source_that_is_still_rebuilding_when_heartbeats_begin_misses_the_first() {
     let (missed, heard, rebuilds) = rebuilding(|_| ());
-    assert!(missed > 0 && missed + heard == 250 && rebuilds == 1, "{missed} {heard} {rebuilds}");
-    assert_eq!(rebuilding(|it| it.channel_rebuild = false), (0, 250, 0));
-    assert_eq!(rebuilding(|it| it.ready_check = true), (0, 250, 1));
+    assert!(missed > 0 && missed + heard == 150 && rebuilds == 1, "{missed} {heard} {rebuilds}");
+    assert_eq!(rebuilding(|it| it.channel_rebuild = false), (0, 150, 0));
+    assert_eq!(rebuilding(|it| it.ready_check = true), (0, 150, 1));
 }
 
 // Spec: event-original.md#wire-2
