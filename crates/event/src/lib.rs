@@ -9,6 +9,7 @@ pub mod ledger;
 mod member;
 pub mod message;
 pub mod metrics;
+pub mod original;
 pub mod payload;
 pub mod plan;
 pub mod preset;

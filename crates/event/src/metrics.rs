@@ -92,6 +92,18 @@ pub static METRICS: &[Metric] = &[
         Better::Lower,
         "Events that were taken from a builder that is gone and assigned anew, each time.",
     ),
+    Metric {
+        name: "event.ahead_heartbeats",
+        unit: "heartbeats",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "Of the profile o2balancer2: by how many heartbeats the scheduler ran ahead of first + n / rate at the most, the burst of its rate limiter.",
+    },
+    seconds(
+        "event.last_mismatch_seconds",
+        Scope::Trial,
+        "Of the profile o2balancer2: from the first heartbeat to the last time that fragments of different heartbeats met.",
+    ),
     fragments("event.duplicate_fragments", "Fragments of a source that a builder had already."),
     fragments("event.stale_fragments", "Fragments of an assignment that was taken back."),
     fragments("event.corrupt_fragments", "Fragments whose payload is not what its checksum says."),

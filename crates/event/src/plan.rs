@@ -1,7 +1,7 @@
 //! What an event step asks for: its parameters, checked.
 
-use crate::sizes::Spec;
-use crate::{death_policy, preset, scheduler, send_order};
+use crate::sizes::{Sizes, Spec};
+use crate::{death_policy, original, preset, scheduler, send_order};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
@@ -24,10 +24,11 @@ pub static ROLES: &[RoleKey] = &[
     RoleKey { key: "scheduler_host", single: true },
 ];
 
-pub static PARAMS: &[Param] = &[
+const OWN: &[Param] = &[
     Param::new("sources", Kind::Hosts, "Hosts with a source each; a host may have several roles.").required(),
     Param::new("builders", Kind::Hosts, "Hosts with a builder each.").required(),
     Param::new("scheduler_host", Kind::Hosts, "The host with the scheduler.").required(),
+    Param::new("profile", Kind::Choice(&["weir", "o2balancer2"]), "Whose rules hold: weir's own, or those of the program of document 002, each of which is a key of its own.").default("weir"),
     Param::new("rate", Kind::Frequency, "Heartbeats a second, by an absolute clock.").default("50Hz").range(RATE_HZ.0, RATE_HZ.1),
     Param::new("events", Kind::Count, "Heartbeats in all, instead of a duration.").range(1.0, 1e15),
     Param::new(
@@ -63,6 +64,26 @@ pub static PARAMS: &[Param] = &[
     Param::new("work", Kind::Duration, "Time a builder spends on each event, one after the other, before it says that it is done.").default("0s").range(0.0, 3600e9),
 ];
 
+/// Keys of an event step: its own, and the rules of the original's profile.
+pub static PARAMS: &[Param] = &{
+    let mut all = [OWN[0]; OWN.len() + original::PARAMS.len()];
+    let mut place = 0;
+    while place < all.len() {
+        all[place] = if place < OWN.len() { OWN[place] } else { original::PARAMS[place - OWN.len()] };
+        place += 1;
+    }
+    all
+};
+
+/// Whose rules hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    Weir,
+    /// The program of document 002.
+    O2Balancer2,
+}
+
 /// Where scheduler, sources and builders speak to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -73,6 +94,7 @@ pub enum ControlNetwork {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EventPlan {
+    pub profile: Profile,
     pub rate_hz: f64,
     /// Heartbeats in all.
     pub events: u64,
@@ -121,6 +143,10 @@ impl EventPlan {
         let duration_of = |key: &str| values.duration(key).unwrap_or_default();
         let size_of = |key: &str| values.size(key).map_or(0, |size| size.0);
         let plan = EventPlan {
+            profile: match values.text("profile").as_deref() {
+                Some("o2balancer2") => Profile::O2Balancer2,
+                _ => Profile::Weir,
+            },
             rate_hz,
             events,
             warm_up: duration_of("warm_up"),
@@ -155,6 +181,9 @@ impl EventPlan {
         if let Err(error) = Spec::parse(&self.fragment_size) {
             return stop(format!("`fragment_size`: {error}"));
         }
+        if self.profile == Profile::O2Balancer2 && self.fixed_size().is_none() {
+            return stop("`fragment_size` of the profile o2balancer2 is one size".to_owned());
+        }
         if self.detect < 2 * self.probe {
             return stop(format!(
                 "`detect` {:?} is less than two of `probe` {:?}: a peer could be called gone between two questions",
@@ -170,6 +199,14 @@ impl EventPlan {
             return stop("`tcp.congestion` of an event step is one, not a mix".to_owned());
         }
         Ok(())
+    }
+
+    /// Payload of every fragment, where all are alike.
+    pub fn fixed_size(&self) -> Option<u64> {
+        match Spec::parse(&self.fragment_size) {
+            Ok(Spec::Ready(Sizes::Fixed(bytes))) => Some(u64::from(bytes)),
+            _ => None,
+        }
     }
 
     /// From the first heartbeat to one period after the last.

@@ -2,8 +2,9 @@
 
 use crate::ledger::Reason;
 use crate::metrics::{self, METRICS};
+use crate::original::Rules;
 pub use crate::plan::SOURCES_MAX;
-use crate::plan::{EventPlan, PARAMS, ROLES};
+use crate::plan::{EventPlan, PARAMS, Profile, ROLES};
 use crate::roles::{BuilderReport, BuilderRole, SchedulerReport, SchedulerRole, SourceReport, SourceRole};
 use crate::shell::ShellError;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,8 @@ use weir_seams::workload::{
 use weir_sys::clock;
 use weir_transport::tcp_options::TcpOptions;
 use weir_transport::{Key, tcp};
+
+mod original;
 
 const SCHEDULER: &str = "scheduler";
 const SOURCE: &str = "source";
@@ -51,6 +54,8 @@ struct Body {
     scheduler: String,
     sources: u32,
     builders: u32,
+    /// Among the hosts of its role, from 0.
+    number: u32,
     seed: u64,
 }
 
@@ -65,7 +70,12 @@ impl Workload for Event {
 
     fn estimate(&self, values: &Values, _pairs: usize, _rtt: Duration) -> Result<Estimate, WorkloadError> {
         let plan = EventPlan::from_values(values)?;
-        Ok(Estimate { duration: plan.length(), duration_bounded: true, bytes: None })
+        // The original's waits before the first heartbeat are long, and a part of what it did.
+        let around = match plan.profile {
+            Profile::Weir => Duration::ZERO,
+            Profile::O2Balancer2 => original::waits(&Rules::from_values(values)),
+        };
+        Ok(Estimate { duration: plan.length() + around, duration_bounded: true, bytes: None })
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
@@ -76,13 +86,14 @@ impl Workload for Event {
         let (sources, builders) = (hosts("sources"), hosts("builders"));
         let Some(scheduler) = hosts("scheduler_host").first() else { return Vec::new() };
         let auxiliary = request.values.text("control").as_deref() == Some("auxiliary");
-        let assignment = |stage: u8, role: &str, peer: &Peer| {
+        let assignment = |stage: u8, role: &str, number: usize, peer: &Peer| {
             let body = Body {
                 control: if auxiliary { peer.auxiliary } else { Some(peer.address) },
                 data: peer.address,
                 scheduler: scheduler.host.clone(),
                 sources: sources.len() as u32,
                 builders: builders.len() as u32,
+                number: number as u32,
                 seed: weir_core::seed::split(0, request.step),
             };
             Assignment {
@@ -98,9 +109,9 @@ impl Workload for Event {
                 body: serde_json::to_value(body).expect("names and numbers are JSON"),
             }
         };
-        let builders = builders.iter().map(|peer| assignment(1, BUILDER, peer));
-        let sources = sources.iter().map(|peer| assignment(1, SOURCE, peer));
-        [assignment(0, SCHEDULER, scheduler)].into_iter().chain(builders).chain(sources).collect()
+        let builders = builders.iter().enumerate().map(|(number, peer)| assignment(1, BUILDER, number, peer));
+        let sources = sources.iter().enumerate().map(|(number, peer)| assignment(1, SOURCE, number, peer));
+        [assignment(0, SCHEDULER, 0, scheduler)].into_iter().chain(builders).chain(sources).collect()
     }
 
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
@@ -136,6 +147,27 @@ impl Workload for Event {
                 .and_then(|text| text.parse().ok())
                 .ok_or_else(|| stop("where the scheduler listens is not known".to_owned()))
         };
+        if plan.profile == Profile::O2Balancer2 {
+            let ends = original::Ends {
+                plan,
+                rules: Rules::from_values(&assignment.values),
+                number: body.number,
+                sources: body.sources,
+                builders: body.builders,
+                key,
+            };
+            let part = match assignment.role.as_str() {
+                SCHEDULER => ends.scheduler(listen(control, None)?),
+                BUILDER => ends.builder(listen(body.data, None)?, scheduler()?),
+                _ => ends.source(scheduler()?),
+            };
+            let part = part.map_err(|error| stop(error.text))?;
+            return Ok(Box::new(original::Prepared {
+                host: host.clone(),
+                role: assignment.role.clone(),
+                part,
+            }));
+        }
         let part = match assignment.role.as_str() {
             SCHEDULER => Part::Scheduler {
                 listener: listen(control, None)?,
@@ -280,6 +312,9 @@ pub fn scheduler_rows(report: &SchedulerReport) -> Vec<Row> {
 
 fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, String> {
     let plan = EventPlan::from_values(context.values).map_err(|error| error.text)?;
+    if plan.profile == Profile::O2Balancer2 {
+        return original::derive(&plan, outcomes);
+    }
     let schedulers: Vec<(String, SchedulerReport)> = bodies(outcomes, SCHEDULER)?;
     let builders: Vec<(String, BuilderReport)> = bodies(outcomes, BUILDER)?;
     let sources: Vec<(String, SourceReport)> = bodies(outcomes, SOURCE)?;
