@@ -256,7 +256,7 @@ fn with_time_for_everything_every_heartbeat_is_acknowledged_in_both_versions() {
 fn the_burst_after_the_waits_is_there_over_sockets_too_and_absent_with_the_absolute_clock() {
     let ahead = |limiter| {
         let setting = Setting::new(Rules::baseline(), 1, 1);
-        let wait = 1_500 * MS;
+        let wait = 1_000 * MS;
         let rules =
             Rules { ready_check: false, start_wait: wait, channel_wait: wait, limiter, ..setting.rules };
         let ran = run(&Setting { rules, rate_hz: 200.0, ..setting });
