@@ -119,4 +119,19 @@ mod tests {
         writer.write_all(b"x").unwrap();
         assert!(readable_within(reader.as_fd(), Duration::from_secs(5)).unwrap());
     }
+
+    #[test]
+    fn a_socket_watched_for_both_is_told_of_room_and_one_watched_for_reading_is_not() {
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut epoll = Epoll::new(1).unwrap();
+        let ready = |epoll: &mut Epoll| epoll.wait(Some(Duration::from_millis(1))).unwrap().to_vec();
+        epoll.add(near.as_fd(), 7).unwrap();
+        assert_eq!(ready(&mut epoll), [0; 0]);
+        epoll.watch_both(near.as_fd(), 7).unwrap();
+        assert_eq!(ready(&mut epoll), [7]);
+        epoll.watch_readable(near.as_fd(), 7).unwrap();
+        assert_eq!(ready(&mut epoll), [0; 0]);
+        far.write_all(b"x").unwrap();
+        assert_eq!(ready(&mut epoll), [7]);
+    }
 }

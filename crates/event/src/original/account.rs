@@ -144,6 +144,8 @@ impl SchedulerAccount {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceAccount {
+    /// Times that it was told of channels.
+    pub told: u64,
     /// Heartbeats heard, and those missing between them.
     pub heard: u64,
     pub missed: u64,

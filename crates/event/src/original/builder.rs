@@ -27,6 +27,7 @@ const SOURCES_AT_ONCE: usize = 1_024;
 const ACKNOWLEDGEMENTS_MAX: u64 = 1_000;
 /// Longest part that is believed.
 const PART_BYTES_MAX: u64 = 1 << 32;
+/// After an order to stop and `drain`, for the scheduler to say that it is over.
 const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -41,6 +42,8 @@ pub struct BuilderPlan {
     pub announced: Option<SocketAddr>,
     pub key: Option<Key>,
     pub interval: Duration,
+    /// As the scheduler's: it is waited for after a stop.
+    pub drain: Duration,
     /// Longest time from the start.
     pub limit: Duration,
 }
@@ -126,7 +129,7 @@ impl Running<'_> {
             let now = monotonic();
             if control.stopping() && !stopped {
                 stopped = true;
-                end = end.min(now + self.plan.rules.stop_wait + GRACE);
+                end = end.min(now + self.plan.rules.stop_wait + self.plan.drain + GRACE);
             }
             if now >= end {
                 break;

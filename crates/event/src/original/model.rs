@@ -24,7 +24,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Heartbeats a second that the bottleneck lets through: `C / (8 m)`, with the bytes before each part in m.
+    /// Heartbeats a second that the bottleneck lets through: `C / (8 m)`, with the bytes before each part in m. With the ceiling of all
+    /// flows together (every source with every builder), all sources and a share of 1 it holds wherever the bottlenecks are alike.
     pub fn deliverable_hz(&self, rules: &Rules) -> f64 {
         let event_bytes = message_bytes(self.fragment_bytes, rules.id_part) * self.sources_at_bottleneck;
         self.capacity_bits_per_second / (8.0 * event_bytes as f64 * self.heartbeat_share)

@@ -24,7 +24,7 @@ const BEATS: u64 = 0;
 const BLOCK_BYTES: usize = 256 << 10;
 /// A part with the heartbeat, the payload's length, and the payload's first bytes.
 const HEAD_BYTES_MAX: usize = 2 + BEAT_BYTES + PREFIX_BYTES_MAX + STAMP_BYTES;
-/// After an order to stop, for the scheduler to say that it is over.
+/// After an order to stop and `drain`, for the scheduler to say that it is over.
 const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -39,6 +39,8 @@ pub struct SourcePlan {
     pub scheduler: SocketAddr,
     pub key: Option<Key>,
     pub interval: Duration,
+    /// As the scheduler's: it is waited for after a stop.
+    pub drain: Duration,
     /// Longest time from the start.
     pub limit: Duration,
 }
@@ -146,7 +148,7 @@ impl Running<'_> {
             let now = monotonic();
             if control.stopping() && !stopped {
                 stopped = true;
-                end = end.min(now + self.plan.rules.stop_wait + GRACE);
+                end = end.min(now + self.plan.rules.stop_wait + self.plan.drain + GRACE);
             }
             if now >= end {
                 break;
@@ -252,6 +254,7 @@ impl Running<'_> {
     fn configure(&mut self, now: Instant) {
         let rules = &self.plan.rules;
         self.heard.pop_front();
+        self.account.told += 1;
         let mut dial_at = now;
         if rules.channel_rebuild {
             dial_at = now + rules.rebuild_time;
