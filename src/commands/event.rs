@@ -25,7 +25,7 @@ const DEFAULT_PORT: u16 = 5302;
 Examples, each on its host, in any order:
   weir event scheduler --listen 0.0.0.0:5302 --rate 200Hz --events 6000 --sources 2 --key-file key --json
   weir event source --scheduler there --name s0 --fragment-size 20kB --key-file key
-  weir event source --scheduler there --name s1 --fragment-size exponential:20kB --key-file key
+  weir event source --scheduler there --name s1 --fragment-sizes exponential:20kB --key-file key
   weir event builder --scheduler there --name b0 --memory 1GiB --key-file key
 
 Every role may be stopped and started again at any time; of two with one name the one started later stays.
@@ -113,9 +113,12 @@ struct SourceArgs {
     /// Its name in the run: a-z, 0-9 and -
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Payload of a fragment: a size, or a distribution like exponential:20kB
-    #[arg(long, value_name = "SIZE")]
+    /// Payload of a fragment
+    #[arg(long, value_name = "SIZE", conflicts_with = "fragment_sizes")]
     fragment_size: Option<String>,
+    /// Sizes drawn anew for each fragment, like exponential:20kB; weir explain step.fragment_sizes has all forms
+    #[arg(long, value_name = "SIZES")]
+    fragment_sizes: Option<String>,
     /// What it can hold
     #[arg(long, value_name = "SIZE")]
     buffer: Option<String>,
@@ -328,6 +331,7 @@ fn source(args: &SourceArgs) -> anyhow::Result<i32> {
     let plan = plan(
         &[
             ("fragment_size", args.fragment_size.as_ref()),
+            ("fragment_sizes", args.fragment_sizes.as_ref()),
             ("buffer", args.buffer.as_ref()),
             ("recover", args.recover.as_ref()),
         ],

@@ -517,7 +517,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
             name: step.name.clone(),
             workload: step.workload.clone(),
             point: step.point.clone(),
-            parameters: step.parameters.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
+            parameters: step.parameters_json().into_iter().collect(),
             pairs: step.pairs.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
             rounds: step.rounds.clone(),
             ceiling_bits_per_second: ceiling(configuration, step),

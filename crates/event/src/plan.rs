@@ -31,12 +31,12 @@ const OWN: &[Param] = &[
     Param::new("profile", Kind::Choice(&["weir", "o2balancer2"]), "Whose rules hold: weir's own, or those of the program of document 002, each of which is a key of its own.").default("weir"),
     Param::new("rate", Kind::Frequency, "Heartbeats a second, by an absolute clock.").default("50Hz").range(RATE_HZ.0, RATE_HZ.1),
     Param::new("events", Kind::Count, "Heartbeats in all, instead of a duration.").range(1.0, 1e15),
+    Param::new("fragment_size", Kind::Size, "Payload of each source's fragment.").default("20kB").range(0.0, 67_108_864.0),
     Param::new(
-        "fragment_size",
+        "fragment_sizes",
         Kind::Text,
-        "Payload of each source's fragment: a size, a distribution like \"exponential:20kB\", or the name of a file with one size a line.",
-    )
-    .default("20kB"),
+        "Instead of one size: uniform:min=10kB:max=30kB, normal:20kB:sigma=5kB, exponential:20kB, log-normal:20kB:sigma=10kB, or list:FILE with one size a line.",
+    ),
     Param::new("scheduler", Kind::Text, "Who gets an event: a name of `weir list scheduler`, or of one of the documents' schemes (round-robin, blacklist, re-initialisation, whitelist), which say the death policy too.").default(scheduler::DEFAULT),
     Param::new("death_policy", Kind::Text, "What a builder's end and return mean: a name of `weir list death-policy`; the scheme's own, or whitelist, unless given."),
     Param::new(
@@ -151,7 +151,9 @@ impl EventPlan {
             events,
             warm_up: duration_of("warm_up"),
             interval: duration_of("interval").max(Duration::from_millis(1)),
-            fragment_size: values.text("fragment_size").unwrap_or_default(),
+            fragment_size: values
+                .text("fragment_sizes")
+                .unwrap_or_else(|| format!("{}B", values.size("fragment_size").map_or(0, |size| size.0))),
             scheduler,
             death_policy,
             control: match values.text("control").as_deref() {
@@ -179,10 +181,10 @@ impl EventPlan {
     fn check(&self) -> Result<(), WorkloadError> {
         let stop = |text: String| Err(WorkloadError::stop(text));
         if let Err(error) = Spec::parse(&self.fragment_size) {
-            return stop(format!("`fragment_size`: {error}"));
+            return stop(format!("`fragment_sizes`: {error}"));
         }
         if self.profile == Profile::O2Balancer2 && self.fixed_size().is_none() {
-            return stop("`fragment_size` of the profile o2balancer2 is one size".to_owned());
+            return stop("`fragment_sizes` is not for the profile o2balancer2, whose fragments have one size".to_owned());
         }
         if self.detect < 2 * self.probe {
             return stop(format!(
@@ -272,6 +274,6 @@ mod tests {
         assert!(refused(&[("events", Value::Count(6))]).contains("`events` and `duration`"));
         assert!(refused(&[("partial", Value::Flag(true))]).contains("`deadline`"));
         assert!(refused(&[("probe", Value::Duration(Duration::from_millis(300)))]).contains("`detect`"));
-        assert!(refused(&[("fragment_size", Value::Text("much".to_owned()))]).contains("`fragment_size`"));
+        assert!(refused(&[("fragment_sizes", Value::Text("much".to_owned()))]).contains("`fragment_sizes`"));
     }
 }

@@ -25,11 +25,7 @@ pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -
                 id: step.point.clone(),
                 step: step.name.clone(),
                 case: configuration.case.clone(),
-                parameters: step
-                    .parameters
-                    .iter()
-                    .map(|(name, value)| (name.clone(), value.to_json()))
-                    .collect(),
+                parameters: step.parameters_json().into_iter().collect(),
                 trials: u32::try_from(all.len()).unwrap_or(u32::MAX),
                 valid_trials: u32::try_from(valid.len()).unwrap_or(u32::MAX),
                 metrics: summarise_rows(&rows, metrics, seed::split(plan.seed, &step.point)),

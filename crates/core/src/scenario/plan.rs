@@ -1,5 +1,6 @@
 //! The resolved scenario: what the run state machine works from.
 
+use super::schema::ROLE_POINT_KEYS;
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::param::{Param, Value, Values};
@@ -144,6 +145,19 @@ impl Step {
     pub fn hosts(&self) -> impl Iterator<Item = usize> + '_ {
         let of_pairs = self.pairs.iter().flat_map(|(from, to)| [*from, *to]);
         of_pairs.chain(self.roles.iter().flat_map(|(_, hosts)| hosts.iter().copied()))
+    }
+
+    /// What identifies the point, for documents: plain numbers stay numbers, quantities are their text, but what every point of a step
+    /// with roles says of itself is in bytes.
+    pub fn parameters_json(&self) -> BTreeMap<String, serde_json::Value> {
+        let json = |(name, value): (&String, &Value)| {
+            let json = match value {
+                Value::Size(bytes) if ROLE_POINT_KEYS.contains(&name.as_str()) => bytes.0.into(),
+                _ => value.to_json(),
+            };
+            (name.clone(), json)
+        };
+        self.parameters.iter().map(json).collect()
     }
 
     /// From the step's start to its steady state: `warm_up`, counted from the start of the last stream where they start one after

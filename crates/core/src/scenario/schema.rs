@@ -322,6 +322,9 @@ pub(super) static STEP: &[Param] = &[
 pub(super) const STEP_PLACING: &[&str] =
     &["name", "workload", "from", "to", "pairing", "turns", "after", "at", "capture"];
 
+/// What every point of a step with roles says of itself, swept or not.
+pub(super) const ROLE_POINT_KEYS: &[&str] = &["fragment_size"];
+
 /// Keys of a step that pair hosts, which workloads that place roles do not take.
 pub(super) const STEP_PAIRING: &[&str] =
     &["from", "to", "pairing", "turns", "pairs", "bytes", "count", "streams"];

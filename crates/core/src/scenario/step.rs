@@ -90,7 +90,7 @@ pub(super) fn steps(
             point: point(&name),
             name,
             workload: workload.name.to_owned(),
-            parameters: with_roles(parameters, role_keys, &roles, topology),
+            parameters: with_roles(parameters, role_keys, &roles, topology, &values),
             roles,
             pairs,
             rounds,
@@ -109,6 +109,7 @@ fn with_roles(
     role_keys: &[RoleKey],
     roles: &[(&'static str, Vec<usize>)],
     topology: Option<&Topology>,
+    values: &Values,
 ) -> BTreeMap<String, Value> {
     let mut all = parameters.clone();
     for (key, hosts) in roles {
@@ -119,6 +120,11 @@ fn with_roles(
             _ => Value::Count(hosts.len() as u64),
         };
         all.insert((*key).to_owned(), value);
+    }
+    for key in schema::ROLE_POINT_KEYS.iter().filter(|_| !roles.is_empty()) {
+        if let Some(value) = values.get(key) {
+            all.entry((*key).to_owned()).or_insert_with(|| value.clone());
+        }
     }
     all
 }
