@@ -29,6 +29,8 @@ pub struct SchedulerShell {
     /// Connections to close once what they were told is sent.
     leaving: BTreeMap<u64, Instant>,
     frames: Vec<u8>,
+    /// Those that could not be told; kept for its memory.
+    lost: Vec<u64>,
     finished: bool,
     control_bytes: u64,
 }
@@ -50,6 +52,7 @@ impl SchedulerShell {
             builders: BTreeSet::new(),
             leaving: BTreeMap::new(),
             frames: Vec::new(),
+            lost: Vec::new(),
             finished: false,
             control_bytes: 0,
         })
@@ -162,27 +165,28 @@ impl SchedulerShell {
         }
     }
 
+    /// Sends what was encoded.
     fn send(&mut self, to: To, now: Instant) {
-        let one;
-        let groups: [Option<&BTreeSet<u64>>; 2] = match to {
-            To::One(number) => {
-                one = BTreeSet::from([number]);
-                [Some(&one), None]
+        let mut lost = std::mem::take(&mut self.lost);
+        let (hub, frames) = (&mut self.hub, &self.frames);
+        let mut told = 0;
+        let mut tell = |number: u64| {
+            told += frames.len() as u64;
+            if hub.send_bytes(number, frames).is_err() {
+                lost.push(number);
             }
-            To::Sources => [Some(&self.sources), None],
-            To::Builders => [None, Some(&self.builders)],
-            To::Peers => [Some(&self.sources), Some(&self.builders)],
         };
-        let mut lost = Vec::new();
-        for number in groups.into_iter().flatten().flatten() {
-            self.control_bytes += self.frames.len() as u64;
-            if self.hub.send_bytes(*number, &self.frames).is_err() {
-                lost.push(*number);
-            }
+        match to {
+            To::One(number) => tell(number),
+            To::Sources => self.sources.iter().copied().for_each(&mut tell),
+            To::Builders => self.builders.iter().copied().for_each(&mut tell),
+            To::Peers => self.sources.iter().chain(&self.builders).copied().for_each(&mut tell),
         }
-        for number in lost {
+        self.control_bytes += told;
+        for number in lost.drain(..) {
             self.lose(number, now);
         }
+        self.lost = lost;
     }
 
     /// Closes connections whose last words are sent, or not taken in time.

@@ -1,0 +1,253 @@
+//! `weir event`: roles as daemons, started in any order, killed, stopped and started again; the ledger is closed after it all.
+
+mod support;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde_json::Value;
+use std::net::TcpListener;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use support::{finish_within, ran, start, turn, weir};
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The daemons of one run; what is left of them is killed at the end.
+struct Run {
+    at: String,
+    scheduler_flags: Vec<String>,
+    scheduler: Option<Child>,
+    others: Vec<(String, Child)>,
+}
+
+impl Run {
+    fn new(flags: &[&str]) -> Run {
+        Run {
+            at: format!("127.0.0.1:{}", free_port()),
+            scheduler_flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            scheduler: None,
+            others: Vec::new(),
+        }
+    }
+
+    fn scheduler(&mut self) {
+        let mut command = weir();
+        command.args(["event", "scheduler", "--listen", &self.at, "--json"]).args(&self.scheduler_flags);
+        self.scheduler = Some(start(&mut command));
+    }
+
+    fn source(&mut self, name: &str) {
+        let at = self.at.clone();
+        self.role(name, weir().args(["event", "source", "--scheduler", &at, "--name", name, "--fragment-size", "5kB"]));
+    }
+
+    fn builder(&mut self, name: &str) {
+        let at = self.at.clone();
+        self.role(name, weir().args(["event", "builder", "--scheduler", &at, "--name", name]));
+    }
+
+    fn role(&mut self, name: &str, command: &mut Command) {
+        let child = command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        self.others.push((name.to_owned(), child));
+    }
+
+    fn kill(&mut self, name: &str) {
+        let place = self.others.iter().position(|(other, _)| other == name).unwrap();
+        let (_, mut child) = self.others.remove(place);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn signal(&self, name: &str, signal: &str) {
+        let (_, child) = self.others.iter().find(|(other, _)| other == name).unwrap();
+        let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// The summary, once the scheduler has ended.
+    fn finish(mut self) -> Value {
+        let ran = ran(finish_within(self.scheduler.take().unwrap(), Duration::from_secs(60)));
+        assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+        let summary = support::summary_in(&ran.stdout);
+        closed(&summary);
+        summary
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let all = self.others.iter_mut().map(|(_, child)| child).chain(self.scheduler.as_mut());
+        for child in all {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn of(summary: &Value, key: &str) -> u64 {
+    summary["ledger"][key].as_u64().unwrap_or_else(|| panic!("{key}: {summary:#}"))
+}
+
+fn dropped(summary: &Value) -> u64 {
+    summary["ledger"]["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}
+
+// Spec: event-building.md#ledger-1
+fn closed(summary: &Value) {
+    let sum = of(summary, "complete") + of(summary, "partial") + dropped(summary) + of(summary, "held");
+    assert_eq!(of(summary, "generated"), sum, "{:#}", summary["ledger"]);
+}
+
+fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+// Spec: event-building.md#connections-3
+#[test]
+fn roles_find_each_other_in_whatever_order_they_are_started() {
+    let _turn = turn();
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut run = Run::new(&["--rate", "200Hz", "--events", "50", "--sources", "2"]);
+        for role in order {
+            match role {
+                0 => run.scheduler(),
+                1 => {
+                    run.source("s0");
+                    run.source("s1");
+                }
+                _ => run.builder("b0"),
+            }
+            pause(100);
+        }
+        let summary = run.finish();
+        assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (50, 50), "{order:?}");
+    }
+}
+
+// Spec: event-building.md#failure-3
+#[test]
+fn a_builder_that_is_killed_or_hung_costs_no_event() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "200Hz", "--events", "1000", "--sources", "2", "--builders", "3"]);
+    run.scheduler();
+    for name in ["s0", "s1"] {
+        run.source(name);
+    }
+    for name in ["b0", "b1", "b2"] {
+        run.builder(name);
+    }
+    pause(1500);
+    run.kill("b0");
+    pause(1000);
+    run.signal("b1", "-STOP");
+    pause(1500);
+    run.signal("b1", "-CONT");
+    run.builder("b0");
+    let summary = run.finish();
+    assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (1000, 1000), "{summary:#}");
+    let failures = summary["failures"].as_array().unwrap();
+    let gone = |name: &str| failures.iter().any(|failure| failure["name"] == name && failure["is_builder"] == true);
+    assert!(gone("b0") && gone("b1"), "{failures:#?}");
+}
+
+// Spec: event-building.md#delivery-1
+#[test]
+fn a_source_that_is_killed_and_started_again_makes_its_fragments_anew() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "100Hz", "--events", "400", "--sources", "2"]);
+    run.scheduler();
+    run.source("s0");
+    run.source("s1");
+    run.builder("b0");
+    pause(1000);
+    run.kill("s1");
+    pause(500);
+    run.source("s1");
+    let summary = run.finish();
+    assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (400, 400), "{summary:#}");
+}
+
+// Spec: event-building.md#failure-5
+#[test]
+fn a_scheduler_that_is_killed_and_started_again_goes_on_and_names_what_it_missed() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "100Hz", "--events", "500", "--sources", "2"]);
+    run.scheduler();
+    run.source("s0");
+    run.source("s1");
+    run.builder("b0");
+    pause(1500);
+    let mut first = run.scheduler.take().unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    pause(300);
+    run.scheduler();
+    let summary = run.finish();
+    assert_eq!(of(&summary, "generated"), 500, "{summary:#}");
+    let missed = summary["ledger"]["dropped"]["no-scheduler"].as_u64().unwrap();
+    assert!(missed > 0, "{summary:#}");
+    assert_eq!(of(&summary, "complete") + missed, 500, "{summary:#}");
+}
+
+// Spec: event-building.md#names-1
+#[test]
+fn of_two_with_one_name_the_later_stays_and_the_other_is_told() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "100Hz", "--events", "200", "--sources", "1"]);
+    run.scheduler();
+    run.source("s0");
+    let at = run.at.clone();
+    let old = start(weir().args(["event", "builder", "--scheduler", &at, "--name", "b0"]));
+    pause(600);
+    run.builder("b0");
+    let old = ran(finish_within(old, Duration::from_secs(10)));
+    assert!(old.stderr.contains("b0"), "{}", old.stderr);
+    let summary = run.finish();
+    assert_eq!(of(&summary, "complete"), 200, "{summary:#}");
+}
+
+/// Builders are killed, stopped, continued and started again at random, sources killed and started again; every event is complete.
+#[test]
+fn random_failures_of_builders_and_sources_cost_no_event() {
+    let _turn = turn();
+    let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut draw = |below: u64| random.next_u64() % below;
+    let mut run = Run::new(&["--rate", "200Hz", "--events", "1600", "--sources", "2", "--builders", "3", "--drain", "30s"]);
+    run.scheduler();
+    let builders = ["b0", "b1", "b2"];
+    for name in ["s0", "s1"] {
+        run.source(name);
+    }
+    for name in builders {
+        run.builder(name);
+    }
+    pause(500);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        let name = builders[draw(3) as usize];
+        match draw(5) {
+            0 | 1 => {
+                run.kill(name);
+                pause(draw(400));
+                run.builder(name);
+            }
+            2 | 3 => {
+                run.signal(name, "-STOP");
+                pause(draw(900));
+                run.signal(name, "-CONT");
+            }
+            _ => {
+                let source = ["s0", "s1"][draw(2) as usize];
+                run.kill(source);
+                pause(draw(200));
+                run.source(source);
+            }
+        }
+        pause(draw(300));
+    }
+    let summary = run.finish();
+    assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (1600, 1600), "seed {seed}: {summary:#}");
+}
