@@ -36,7 +36,7 @@ pub struct SchedulerReport {
     pub failures: Vec<Failure>,
     pub builders: Vec<BuilderLine>,
     pub control_bytes: u64,
-    /// Events held, and ended, over time.
+    /// Events held, and heartbeats issued, over time.
     pub series: Vec<Series>,
 }
 
@@ -126,7 +126,7 @@ struct Record {
     generated: u64,
     t_ns: Vec<i64>,
     held: Vec<f64>,
-    ended: Vec<f64>,
+    issued: Vec<f64>,
 }
 
 impl Record {
@@ -142,7 +142,7 @@ impl Record {
             generated: 0,
             t_ns: Vec::new(),
             held: Vec::new(),
-            ended: Vec::new(),
+            issued: Vec::new(),
         }
     }
 
@@ -163,7 +163,7 @@ impl Record {
             self.next_ns = now.as_ns() + self.every_ns;
             self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
             self.held.push(ledger.held_count() as f64);
-            self.ended.push((generated - ledger.held_count()) as f64);
+            self.issued.push(generated as f64);
         }
     }
 
@@ -185,7 +185,7 @@ impl Record {
             failures: shell.core.failures().cloned().collect(),
             builders: shell.core.builder_lines().collect(),
             control_bytes: shell.control_bytes(),
-            series: vec![series("event.held", false, self.held), series("event.ended", true, self.ended)],
+            series: vec![series("event.held", false, self.held), series("event.generated", true, self.issued)],
         }
     }
 }
@@ -199,7 +199,8 @@ pub struct SourceReport {
     pub sent_bytes: u64,
     pub again: u64,
     pub lost: u64,
-    pub control_bytes: u64,
+    /// Heard from builders: what the scheduler does not see of the control traffic.
+    pub grant_bytes: u64,
 }
 
 pub struct SourceRole {
@@ -234,7 +235,7 @@ impl SourceRole {
             sent_bytes: figures.sent_bytes,
             again: figures.again,
             lost: figures.lost,
-            control_bytes: shell.control_bytes(),
+            grant_bytes: shell.granted_bytes(),
         })
     }
 }

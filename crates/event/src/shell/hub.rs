@@ -26,6 +26,7 @@ pub struct Hub {
     dirty: Vec<u64>,
     ready: Vec<u64>,
     scratch: Vec<u8>,
+    heard_bytes: u64,
 }
 
 impl Hub {
@@ -40,6 +41,7 @@ impl Hub {
             dirty: Vec::new(),
             ready: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
+            heard_bytes: 0,
         })
     }
 
@@ -142,6 +144,14 @@ impl Hub {
     pub fn serve(&mut self, number: u64, each: impl FnMut(Message) -> Option<Message>) -> Result<(), End> {
         self.flush_one(number)?;
         let Some(pipe) = self.pipes.get_mut(&number) else { return Ok(()) };
-        pipe.receive(&mut self.scratch, each)
+        let before = pipe.heard();
+        let result = pipe.receive(&mut self.scratch, each);
+        self.heard_bytes += pipe.heard() - before;
+        result
+    }
+
+    /// Bytes of frames that have come on all connections.
+    pub fn heard_bytes(&self) -> u64 {
+        self.heard_bytes
     }
 }

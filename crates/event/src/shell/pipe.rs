@@ -36,6 +36,8 @@ pub struct Pipe {
     sent: usize,
     /// Whether the epoll was told to wait for room.
     pub waits_for_room: bool,
+    /// Bytes of frames that have come.
+    heard: u64,
 }
 
 impl Pipe {
@@ -44,7 +46,7 @@ impl Pipe {
         stream.set_nonblocking(true)?;
         // A grant or an assignment is a few bytes, and the next event waits for it.
         stream.set_nodelay(true)?;
-        Ok(Pipe { stream, decoder: Decoder::new(), out: Vec::new(), sent: 0, waits_for_room: false })
+        Ok(Pipe { stream, decoder: Decoder::new(), out: Vec::new(), sent: 0, waits_for_room: false, heard: 0 })
     }
 
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -73,6 +75,7 @@ impl Pipe {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(End::Gone(error.to_string())),
             };
+            self.heard += count as u64;
             let mut input = &scratch[..count];
             loop {
                 match self.decoder.next(&mut input) {
@@ -139,6 +142,11 @@ impl Pipe {
         self.out.clear();
         self.sent = 0;
         Ok(true)
+    }
+
+    /// Bytes of frames that have come.
+    pub fn heard(&self) -> u64 {
+        self.heard
     }
 
     pub fn has_backlog(&self) -> bool {

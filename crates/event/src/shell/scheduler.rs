@@ -32,7 +32,7 @@ pub struct SchedulerShell {
     /// Those that could not be told; kept for its memory.
     lost: Vec<u64>,
     finished: bool,
-    control_bytes: u64,
+    told_bytes: u64,
 }
 
 impl SchedulerShell {
@@ -54,7 +54,7 @@ impl SchedulerShell {
             frames: Vec::new(),
             lost: Vec::new(),
             finished: false,
-            control_bytes: 0,
+            told_bytes: 0,
         })
     }
 
@@ -106,9 +106,9 @@ impl SchedulerShell {
         }
     }
 
-    /// Bytes said to sources and builders.
+    /// Bytes said to and heard from sources and builders.
     pub fn control_bytes(&self) -> u64 {
-        self.control_bytes
+        self.told_bytes + self.hub.heard_bytes()
     }
 
     fn on_arrival(&mut self, client: Admitted, now: Instant) {
@@ -182,7 +182,7 @@ impl SchedulerShell {
             To::Builders => self.builders.iter().copied().for_each(&mut tell),
             To::Peers => self.sources.iter().chain(&self.builders).copied().for_each(&mut tell),
         }
-        self.control_bytes += told;
+        self.told_bytes += told;
         for number in lost.drain(..) {
             self.lose(number, now);
         }

@@ -44,7 +44,7 @@ pub struct SourceShell {
     dials: BTreeMap<u64, Dial>,
     next_dial: u64,
     ended: Option<String>,
-    control_bytes: u64,
+    granted_bytes: u64,
 }
 
 impl SourceShell {
@@ -68,7 +68,7 @@ impl SourceShell {
             dials: BTreeMap::new(),
             next_dial: 0,
             ended: None,
-            control_bytes: 0,
+            granted_bytes: 0,
         })
     }
 
@@ -106,9 +106,9 @@ impl SourceShell {
         }
     }
 
-    /// Bytes said to and heard from the scheduler.
-    pub fn control_bytes(&self) -> u64 {
-        self.control_bytes
+    /// Bytes of grants heard from builders.
+    pub fn granted_bytes(&self) -> u64 {
+        self.granted_bytes
     }
 
     fn perform(&mut self, now: Instant) {
@@ -221,7 +221,7 @@ impl SourceShell {
             return;
         }
         self.look_at_queues(now);
-        let core = &mut self.core;
+        let (core, before) = (&mut self.core, self.hub.heard_bytes());
         let served = self.hub.serve(number, |message| {
             match channel {
                 Some(channel) => core.on_builder_message(channel, &message, now),
@@ -229,6 +229,9 @@ impl SourceShell {
             }
             Some(message)
         });
+        if channel.is_some() {
+            self.granted_bytes += self.hub.heard_bytes() - before;
+        }
         if served.is_err() {
             self.lose(number, now);
         }
