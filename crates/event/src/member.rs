@@ -12,10 +12,14 @@ const WELCOME_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Away { call_at: Instant },
+    Away {
+        call_at: Instant,
+    },
     /// The shell has been asked to connect.
     Calling,
-    Joining { until: Instant },
+    Joining {
+        until: Instant,
+    },
     In,
     Ended,
 }

@@ -196,7 +196,11 @@ mod tests {
         let (mut shown, wanted) = (Vec::new(), 3 * file.len());
         let mut id = 0;
         while shown.len() < wanted {
-            payload.block().slices(payload.window(id)).iter().for_each(|slice| shown.extend_from_slice(slice));
+            payload
+                .block()
+                .slices(payload.window(id))
+                .iter()
+                .for_each(|slice| shown.extend_from_slice(slice));
             id += 1;
         }
         assert_eq!(shown[..wanted], [file.clone(), file.clone(), file].concat());

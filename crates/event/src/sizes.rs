@@ -49,10 +49,18 @@ impl Draws {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     Uniform,
-    Normal { mean_bytes: f64, sigma_bytes: f64 },
-    Exponential { mean_bytes: f64 },
+    Normal {
+        mean_bytes: f64,
+        sigma_bytes: f64,
+    },
+    Exponential {
+        mean_bytes: f64,
+    },
     /// Mean and standard deviation are those of the sizes, not of their logarithms.
-    LogNormal { mean_bytes: f64, sigma_bytes: f64 },
+    LogNormal {
+        mean_bytes: f64,
+        sigma_bytes: f64,
+    },
 }
 
 /// Payload bytes of fragments; headers are not in them.
@@ -60,7 +68,11 @@ pub enum Shape {
 pub enum Sizes {
     Fixed(u32),
     /// What falls outside the bounds is put on the nearer one, so the mean of what is made can differ from that of the shape.
-    Drawn { shape: Shape, bytes_min: u32, bytes_max: u32 },
+    Drawn {
+        shape: Shape,
+        bytes_min: u32,
+        bytes_max: u32,
+    },
     /// In turn, from the first again after the last.
     Listed(Listed),
 }
@@ -146,7 +158,9 @@ impl Listed {
             }
             let bytes = match line.parse::<u64>() {
                 Ok(bytes) => bytes,
-                Err(_) => size(line).map_err(|error| SizesError(format!("line {}: {error}", index + 1)))?.into(),
+                Err(_) => {
+                    size(line).map_err(|error| SizesError(format!("line {}: {error}", index + 1)))?.into()
+                }
             };
             if bytes > u64::from(PAYLOAD_BYTES_MAX) {
                 return refused(format!("line {}: a fragment has at most 64MiB", index + 1));

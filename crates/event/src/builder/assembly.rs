@@ -68,7 +68,7 @@ impl Sets {
     }
 }
 
-struct Event {
+pub(super) struct Event {
     epoch: u32,
     /// When its heartbeat was, as early as anybody has said.
     born: Instant,
@@ -84,7 +84,7 @@ struct Event {
 #[derive(Default)]
 pub(super) struct Events {
     places: Table<u32>,
-    slab: Vec<Event>,
+    pub(super) slab: Vec<Event>,
     free: Vec<u32>,
 }
 
@@ -179,9 +179,7 @@ impl Builder {
             }
         }
         self.adopt_early(id, epoch, now);
-        for slot in 0..slots as u16 {
-            self.grant(slot);
-        }
+        self.grant_all();
         if let Some(run) = &self.run
             && run.deadline.is_some()
         {
@@ -246,7 +244,9 @@ impl Builder {
         }
         match self.finished.get(header.id) {
             Some((epoch, Outcome::Complete)) if *epoch == header.epoch => figures.duplicate += 1,
-            Some((epoch, Outcome::Partial | Outcome::Dropped(Reason::Deadline))) if *epoch == header.epoch => {
+            Some((epoch, Outcome::Partial | Outcome::Dropped(Reason::Deadline)))
+                if *epoch == header.epoch =>
+            {
                 figures.late += 1;
             }
             _ => figures.stale += 1,
@@ -426,7 +426,8 @@ impl Builder {
         self.expire_early(now);
         for slot in 0..self.lanes.len() as u16 {
             let lane = &self.lanes[usize::from(slot)];
-            if lane.is_active() && lane.out_bytes() > lane.early_bytes && now.since(lane.moved_at) >= patience {
+            if lane.is_active() && lane.out_bytes() > lane.early_bytes && now.since(lane.moved_at) >= patience
+            {
                 self.ask_silent(slot, now);
             }
         }
@@ -440,8 +441,7 @@ impl Builder {
         let ids: Vec<u64> = self.events.iter().filter(|(_, event)| old(event)).map(|(id, _)| id).collect();
         for id in ids {
             let some = self.events.get(id).is_some_and(|event| !event.fragments.is_empty());
-            let outcome =
-                if partial && some { Outcome::Partial } else { Outcome::Dropped(Reason::Deadline) };
+            let outcome = if partial && some { Outcome::Partial } else { Outcome::Dropped(Reason::Deadline) };
             self.finish(id, outcome, now);
         }
     }

@@ -47,7 +47,14 @@ impl Builder {
         }
     }
 
-    pub(super) fn keep_early(&mut self, slot: u16, header: Header, buffer: Vec<u8>, right: bool, now: Instant) {
+    pub(super) fn keep_early(
+        &mut self,
+        slot: u16,
+        header: Header,
+        buffer: Vec<u8>,
+        right: bool,
+        now: Instant,
+    ) {
         // The assignment may have come while the payload did.
         if self.is_assigned(header.id, header.epoch) {
             self.with_lane(slot, |lane| lane.early_bytes -= HEADER_BYTES as u64 + u64::from(header.bytes));

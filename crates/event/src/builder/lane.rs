@@ -221,7 +221,7 @@ impl Builder {
         let Some(slot) = self.links.get(&link).copied() else { return Ok(()) };
         let result = self.fill(slot, count as u32, now);
         match result {
-            Ok(()) => self.grant(slot),
+            Ok(()) => self.grant_on(slot),
             Err(_) => {
                 self.figures.cut += 1;
                 self.close_lane(slot, None);
@@ -307,7 +307,9 @@ impl Builder {
 
     fn end_payload(&mut self, slot: u16, now: Instant) {
         let Some(lane) = self.lanes.get_mut(usize::from(slot)) else { return };
-        let Reading::Payload(mut coming) = mem::replace(&mut lane.reading, Reading::Header(0)) else { return };
+        let Reading::Payload(mut coming) = mem::replace(&mut lane.reading, Reading::Header(0)) else {
+            return;
+        };
         let (header, buffer, early) = (coming.header, mem::take(&mut coming.buffer), coming.early);
         let right = coming.crc32c(&buffer) == header.payload_crc;
         lane.spare = Some(coming);
@@ -332,7 +334,9 @@ impl Coming {
         if from == 0 && self.is_whole() {
             return;
         }
-        self.digest.get_or_insert_with(|| Digest::new(CrcAlgorithm::Crc32Iscsi)).update(&self.buffer[from..to]);
+        self.digest
+            .get_or_insert_with(|| Digest::new(CrcAlgorithm::Crc32Iscsi))
+            .update(&self.buffer[from..to]);
     }
 
     fn crc32c(&self, buffer: &[u8]) -> u32 {

@@ -9,13 +9,17 @@ mod early;
 mod grants;
 mod lane;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 pub use lane::{Cut, Refusal};
 
 use crate::interval::Intervals;
 use crate::ledger::{Reason, Settled};
 use crate::member::{Due, Member, highest};
-use crate::message::{Answer, Done, Join, Known, Message, Outcome, Role, RunId, SourceList, VERSION, Welcome};
+use crate::message::{
+    Answer, Done, Join, Known, Message, Outcome, Role, RunId, SourceList, VERSION, Welcome,
+};
 use crate::table::Table;
 use assembly::Events;
 use early::Early;
@@ -147,7 +151,7 @@ pub struct Builder {
     pool: Pool,
     /// Room that is taken by fragments, whole or on their way, headers included.
     held_bytes: u64,
-    pool_share: grants::Shares,
+    shares: grants::Shares,
     scratch: Vec<u8>,
     working: VecDeque<(Instant, u64, u32)>,
     look_at: Instant,
@@ -171,7 +175,7 @@ impl Builder {
             settled: Settled::default(),
             done: Vec::new(),
             held_bytes: 0,
-            pool_share: grants::Shares::default(),
+            shares: grants::Shares::default(),
             scratch: vec![0; SCRATCH_BYTES],
             working: VecDeque::new(),
             look_at: Instant::NEVER,
@@ -210,6 +214,12 @@ impl Builder {
     /// The scheduler is connected and has proven the key.
     pub fn on_connected(&mut self, now: Instant) {
         if self.member.on_connected(now) {
+            // What is not said now is nobody's: the scheduler could not take it back.
+            let ids = self.events.ids();
+            let said = highest(&ids, KNOWN_MAX);
+            for id in ids.iter().filter(|id| !said.contains(*id)) {
+                self.give_away(id);
+            }
             let join = self.join(now);
             // The join says it all.
             self.done.clear();
@@ -343,7 +353,7 @@ impl Builder {
         self.working.clear();
         self.run = None;
         self.look_at = Instant::NEVER;
-        self.pool_share = grants::Shares::default();
+        self.shares = grants::Shares::default();
     }
 
     fn on_sources(&mut self, list: &SourceList, now: Instant) {
@@ -378,6 +388,16 @@ impl Builder {
             stuck: Vec::new(),
         };
         self.actions.push_back(Action::Send(Message::Answer(answer)));
+    }
+
+    /// Takes a message's list back when it has been sent, so that the next is built in it.
+    pub fn recycle(&mut self, message: Message) {
+        if let Message::Done(mut list) = message
+            && self.done.capacity() == 0
+        {
+            list.clear();
+            self.done = list;
+        }
     }
 
     /// The run it is part of, once it has been welcomed.

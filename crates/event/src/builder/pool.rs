@@ -124,7 +124,8 @@ mod tests {
     fn the_same_sizes_again_need_no_new_buffers() {
         let mut pool = Pool::new(1 << 20);
         for _ in 0..10 {
-            let buffers: Vec<_> = [1, 63, 64, 65, 20_000, 58_000].iter().map(|bytes| pool.take(*bytes)).collect();
+            let buffers: Vec<_> =
+                [1, 63, 64, 65, 20_000, 58_000].iter().map(|bytes| pool.take(*bytes)).collect();
             buffers.into_iter().for_each(|buffer| pool.give(buffer));
         }
         assert_eq!(pool.made(), 6);

@@ -81,7 +81,8 @@ impl Channel {
     /// Takes a fragment out of which nothing has been written.
     pub(super) fn withdraw(&mut self, id: u64, epoch: u32) {
         let begun = usize::from(self.first_written > 0);
-        let found = self.flight.iter().skip(begun).position(|flight| flight.id == id && flight.epoch == epoch);
+        let found =
+            self.flight.iter().skip(begun).position(|flight| flight.id == id && flight.epoch == epoch);
         if let Some(flight) = found.and_then(|at| self.flight.remove(begun + at)) {
             self.flight_bytes -= flight.bytes();
         }
@@ -108,7 +109,8 @@ impl Source {
         let wanted = |slot: u32| list.builders.iter().any(|at| at.slot == slot && at.channel.is_some());
         // Lists come at changes of membership only, so that a search in a search is no matter up to thousands of builders: most of
         // the list is in ascending order, and found at once.
-        let gone: Vec<u32> = self.channels.keys().copied().filter(|slot| !in_list(list, *slot, &wanted)).collect();
+        let gone: Vec<u32> =
+            self.channels.keys().copied().filter(|slot| !in_list(list, *slot, &wanted)).collect();
         for slot in gone {
             self.take_down(slot, now);
             self.channels.remove(&slot);
@@ -178,7 +180,8 @@ impl Source {
         channel.still_since = None;
         let flights = std::mem::take(&mut channel.flight);
         let queued = self.order.as_mut().map(|order| order.drain(BuilderId(slot))).unwrap_or_default();
-        let ids = flights.iter().map(|flight| flight.id).chain(queued.iter().map(|fragment| fragment.heartbeat));
+        let ids =
+            flights.iter().map(|flight| flight.id).chain(queued.iter().map(|fragment| fragment.heartbeat));
         for id in ids {
             if let Some(assigned) = self.held.get_mut(id).and_then(|held| held.assigned.as_mut())
                 && assigned.builder == slot
@@ -260,16 +263,19 @@ impl Source {
     // Spec: event-building.md#delivery-3
     fn send_again(&mut self, heartbeat: u64, builder: u32, epoch: u32) {
         let assigned = self.held.get(heartbeat).and_then(|held| held.assigned);
-        if assigned.is_some_and(|now| now.builder == builder && now.epoch == epoch && now.stage == Stage::Sent) {
+        if assigned
+            .is_some_and(|now| now.builder == builder && now.epoch == epoch && now.stage == Stage::Sent)
+        {
             self.queue(heartbeat);
         }
     }
 
     /// Channels that have bytes under way: before a probe is passed on, the shell says of each how many.
     pub fn unacknowledged(&self) -> impl Iterator<Item = ChannelId> + '_ {
-        let open = self.channels.iter().filter(|(_, channel)| {
-            channel.is_open() && channel.acknowledged_bytes < channel.written_bytes
-        });
+        let open = self
+            .channels
+            .iter()
+            .filter(|(_, channel)| channel.is_open() && channel.acknowledged_bytes < channel.written_bytes);
         open.map(|(slot, channel)| ChannelId { builder: *slot, attempt: channel.attempt })
     }
 

@@ -1,8 +1,8 @@
 //! What goes out on the channels.
 
+use super::Source;
 use super::channel::{ChannelId, Flight};
 use super::fragments::Stage;
-use super::Source;
 use crate::wire::Header;
 use std::io::IoSlice;
 use weir_core::Instant;
@@ -67,7 +67,9 @@ impl Source {
     }
 
     fn take_ahead(&mut self, slot: u32, now: Instant) {
-        let (Some(channel), Some(order), Some(run)) = (self.channels.get_mut(&slot), &mut self.order, &self.run) else {
+        let (Some(channel), Some(order), Some(run)) =
+            (self.channels.get_mut(&slot), &mut self.order, &self.run)
+        else {
             return;
         };
         while channel.flight.len() < AHEAD_MAX
@@ -77,7 +79,9 @@ impl Source {
         {
             let Some(fragment) = order.pop(BuilderId(slot)) else { break };
             let Some(held) = self.held.get_mut(fragment.heartbeat) else { continue };
-            let Some(assigned) = held.assigned.as_mut().filter(|assigned| assigned.builder == slot) else { continue };
+            let Some(assigned) = held.assigned.as_mut().filter(|assigned| assigned.builder == slot) else {
+                continue;
+            };
             assigned.stage = Stage::Begun;
             let window = self.payload.window(fragment.heartbeat);
             let header = Header {
@@ -97,7 +101,8 @@ impl Source {
 
     /// The connection has taken so many of the gathered bytes.
     pub fn on_written(&mut self, id: ChannelId, bytes: u64, now: Instant) {
-        let Some(channel) = self.channels.get_mut(&id.builder).filter(|channel| channel.attempt == id.attempt)
+        let Some(channel) =
+            self.channels.get_mut(&id.builder).filter(|channel| channel.attempt == id.attempt)
         else {
             return;
         };

@@ -71,7 +71,10 @@ impl Source {
     pub(super) fn lose(&mut self, first: u64, count: u32) {
         self.figures.lost += u64::from(count);
         match self.lost.last_mut() {
-            Some((last, known)) if last.checked_add(u64::from(*known)) == Some(first) && known.checked_add(count).is_some() => {
+            Some((last, known))
+                if last.checked_add(u64::from(*known)) == Some(first)
+                    && known.checked_add(count).is_some() =>
+            {
                 *known += count;
             }
             _ => self.lost.push((first, count)),
@@ -97,8 +100,8 @@ impl Source {
     }
 
     pub(super) fn say_sizes(&mut self) {
-        let (first, bytes) = (self.announced.0, mem::take(&mut self.announced.1));
-        if !bytes.is_empty() && self.member.is_in() {
+        if !self.announced.1.is_empty() && self.member.is_in() {
+            let (first, bytes) = (self.announced.0, mem::take(&mut self.announced.1));
             self.actions.push_back(Action::Send(Message::Announce { first, bytes }));
         }
     }
@@ -151,7 +154,9 @@ impl Source {
                 next = open.map_or(self.settled.below, |(first, _)| first);
                 continue;
             }
-            if let Some((_, behind)) = self.past.all.within(id, last.saturating_add(1)).next().filter(|near| near.0 == id) {
+            if let Some((_, behind)) =
+                self.past.all.within(id, last.saturating_add(1)).next().filter(|near| near.0 == id)
+            {
                 next = behind;
                 continue;
             }
@@ -283,7 +288,9 @@ impl Source {
             first = behind;
         }
         let past = &mut self.past;
-        let sets = [&mut past.all, &mut past.complete, &mut past.partial].into_iter().chain(past.dropped.values_mut());
+        let sets = [&mut past.all, &mut past.complete, &mut past.partial]
+            .into_iter()
+            .chain(past.dropped.values_mut());
         for ids in sets {
             ids.remove_range(0, settled.below);
         }

@@ -1,6 +1,6 @@
 //! Claims about sources and builders together, under virtual time. `WEIR_SEED=42` narrows them to one seed.
 
-mod order;
+pub mod order;
 mod script;
 mod world;
 
@@ -16,7 +16,8 @@ use world::{Plan, World};
 fn plan(seed: u64) -> Plan {
     let mut draws = Draws::of(seed, 0);
     let mut below = |limit: u64| draws.next() % limit;
-    let sizes = ["0B", "900B", "20kB", "exponential:3kB", "uniform:min=0B:max=30kB", "log-normal:5kB:sigma=5kB"];
+    let sizes =
+        ["0B", "900B", "20kB", "exponential:3kB", "uniform:min=0B:max=30kB", "log-normal:5kB:sigma=5kB"];
     let (sources, builders) = (1 + below(5) as usize, 1 + below(4) as usize);
     Plan {
         seed,
@@ -67,18 +68,25 @@ fn all_complete(world: &World) {
 // Spec: event-building.md#delivery-2
 #[test]
 fn every_event_is_complete_where_nothing_fails_and_nothing_is_sent_twice() {
-    for_seeds(100, |_, _| {}, |world| {
-        all_complete(world);
-        for (source, _) in &world.sources {
-            let figures = source.figures();
-            assert_eq!((figures.sent, figures.again), (world.plan.events, 0));
-        }
-        for (builder, _) in &world.builders {
-            let figures = builder.figures();
-            assert_eq!((figures.duplicate, figures.stale, figures.cut, figures.asked_again), (0, 0, 0, 0));
-            assert_eq!(figures.received_bytes, figures.joined_bytes);
-        }
-    });
+    for_seeds(
+        100,
+        |_, _| {},
+        |world| {
+            all_complete(world);
+            for (source, _) in &world.sources {
+                let figures = source.figures();
+                assert_eq!((figures.sent, figures.again), (world.plan.events, 0));
+            }
+            for (builder, _) in &world.builders {
+                let figures = builder.figures();
+                assert_eq!(
+                    (figures.duplicate, figures.stale, figures.cut, figures.asked_again),
+                    (0, 0, 0, 0)
+                );
+                assert_eq!(figures.received_bytes, figures.joined_bytes);
+            }
+        },
+    );
 }
 
 // Spec: event-building.md#delivery-1
@@ -96,14 +104,18 @@ fn events_that_are_assigned_anew_on_their_way_are_complete_at_the_new_builder() 
 // Spec: event-building.md#delivery-3
 #[test]
 fn bits_that_turn_on_the_way_are_found_and_no_wrong_event_is_complete() {
-    for_seeds(150, |plan, _| plan.corrupt_ppm = 20_000, |world| {
-        for (id, end) in &world.script.outcomes {
-            assert!(
-                matches!(end, Outcome::Complete | Outcome::Dropped(Reason::Corrupt)),
-                "event {id} ended as {end:?}"
-            );
-        }
-    });
+    for_seeds(
+        150,
+        |plan, _| plan.corrupt_ppm = 20_000,
+        |world| {
+            for (id, end) in &world.script.outcomes {
+                assert!(
+                    matches!(end, Outcome::Complete | Outcome::Dropped(Reason::Corrupt)),
+                    "event {id} ended as {end:?}"
+                );
+            }
+        },
+    );
 }
 
 // Spec: event-building.md#failure-5

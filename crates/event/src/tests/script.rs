@@ -74,7 +74,7 @@ impl Script {
         self.held.keys().copied().collect()
     }
 
-    fn to_sources(&mut self, message: &Message) {
+    fn tell_sources(&mut self, message: &Message) {
         for at in 0..self.sources.len() {
             if self.sources[at].there {
                 self.out.push((Peer::Source(at), message.clone()));
@@ -155,7 +155,7 @@ impl Script {
                     }
                 }
                 let list = self.builder_list();
-                self.to_sources(&list);
+                self.tell_sources(&list);
             }
         }
     }
@@ -217,18 +217,18 @@ impl Script {
     /// A heartbeat, of `bytes` in all fragments.
     pub fn beat(&mut self, bytes: u64, now: Instant, draws: &mut Draws) {
         self.held.insert(self.next, (bytes, now, None));
-        self.to_sources(&Message::Beats { first: self.next, count: 1, age_ns: 0 });
+        self.tell_sources(&Message::Beats { first: self.next, count: 1, age_ns: 0 });
         self.next += 1;
         self.assign(draws);
     }
 
     fn assign(&mut self, draws: &mut Draws) {
-        let ids: Vec<u64> = self.held.iter().filter(|(_, held)| held.2.is_none()).map(|(id, _)| *id).collect();
+        let ids: Vec<u64> =
+            self.held.iter().filter(|(_, held)| held.2.is_none()).map(|(id, _)| *id).collect();
         for id in ids {
             let bytes = self.held[&id].0;
-            let fits = |at: &usize| {
-                self.builders[*at].there && self.outstanding[*at] + bytes <= self.memory_bytes
-            };
+            let fits =
+                |at: &usize| self.builders[*at].there && self.outstanding[*at] + bytes <= self.memory_bytes;
             let open: Vec<usize> = (0..self.builders.len()).filter(fits).collect();
             if open.is_empty() {
                 continue;
@@ -244,7 +244,7 @@ impl Script {
         held.2 = Some(assignment);
         self.outstanding[slot] += held.0;
         let message = Message::Assign(vec![assignment]);
-        self.to_sources(&message);
+        self.tell_sources(&message);
         self.out.push((Peer::Builder(slot), message));
     }
 
@@ -270,7 +270,7 @@ impl Script {
         let Some((bytes, _, place)) = self.held.remove(&id) else { return };
         assert_eq!(self.outcomes.insert(id, outcome), None, "event {id} has two outcomes");
         let message = Message::Release(vec![Release { first: id, count: 1, outcome: Some(outcome) }]);
-        self.to_sources(&message);
+        self.tell_sources(&message);
         if let Some(at) = place {
             self.outstanding[at.builder as usize] -= bytes;
             self.out.push((Peer::Builder(at.builder as usize), message));

@@ -257,8 +257,14 @@ impl World {
         let now = self.now;
         match what {
             What::Wake => {
-                self.sources.iter_mut().filter(|one| one.0.wake_at() <= now).for_each(|one| one.0.on_wake(now));
-                self.builders.iter_mut().filter(|one| one.0.wake_at() <= now).for_each(|one| one.0.on_wake(now));
+                self.sources
+                    .iter_mut()
+                    .filter(|one| one.0.wake_at() <= now)
+                    .for_each(|one| one.0.on_wake(now));
+                self.builders
+                    .iter_mut()
+                    .filter(|one| one.0.wake_at() <= now)
+                    .for_each(|one| one.0.on_wake(now));
             }
             What::ToScheduler(peer, life, message) if self.life(peer) == life => {
                 self.script.on_message(peer, &message, now, &mut self.draws);
@@ -287,7 +293,8 @@ impl World {
             What::Beat => {
                 let id = self.script.outcomes.len() as u64 + self.script.held_count() as u64;
                 // A scheduler counts the sources' credits; here it waits for them.
-                let room = self.script.held_count() as u64 * self.largest() + self.largest() <= self.plan.buffer_bytes;
+                let room = self.script.held_count() as u64 * self.largest() + self.largest()
+                    <= self.plan.buffer_bytes;
                 if id < self.plan.events {
                     if room {
                         let bytes = self.event_bytes(id);
@@ -316,7 +323,8 @@ impl World {
                 if matches!(message, Message::Probe(_)) {
                     let under_way: Vec<ChannelId> = self.sources[at].0.unacknowledged().collect();
                     for channel in under_way {
-                        let pipe = self.pipes.values().find(|pipe| pipe.source == at && pipe.channel == channel);
+                        let pipe =
+                            self.pipes.values().find(|pipe| pipe.source == at && pipe.channel == channel);
                         let bytes = pipe.map_or(0, |pipe| pipe.bytes.len() as u64);
                         self.sources[at].0.on_unacknowledged(channel, bytes, self.now);
                     }
@@ -466,7 +474,8 @@ impl World {
         pipe.moving = false;
         let was_full = pipe.bytes.len() == PIPE_BYTES;
         let mut piece: Vec<u8> = pipe.bytes.drain(..piece_max.min(pipe.bytes.len())).collect();
-        let (source, channel, builder, more) = (pipe.source, pipe.channel, pipe.builder, !pipe.bytes.is_empty());
+        let (source, channel, builder, more) =
+            (pipe.source, pipe.channel, pipe.builder, !pipe.bytes.is_empty());
         if more {
             pipe.moving = true;
             let wait = Duration::from_nanos(10_000 + place as u64 % 100_000);
