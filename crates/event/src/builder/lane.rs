@@ -234,12 +234,19 @@ impl Builder {
         self.figures.received_bytes += u64::from(count);
         let taken = self.with_lane(slot, |lane| {
             lane.moved_at = now;
-            if lane.received_bytes + u64::from(count) > lane.granted_bytes {
+            let begun = if let Reading::Header(filled) = lane.reading { filled as u64 } else { 0 };
+            if lane.received_bytes + begun + u64::from(count) > lane.granted_bytes {
                 return Err(Cut::BeyondGrant);
             }
-            lane.received_bytes += u64::from(count);
             match &mut lane.reading {
-                Reading::Header(filled) => *filled += count as usize,
+                Reading::Header(filled) => {
+                    *filled += count as usize;
+                    // A header counts when it is whole and it is known whether it is early: what it gives up is given again once.
+                    if *filled == HEADER_BYTES {
+                        lane.received_bytes += HEADER_BYTES as u64;
+                    }
+                    return Ok(());
+                }
                 Reading::Skip(left) => *left -= count,
                 Reading::Payload(coming) => {
                     if coming.early {
@@ -248,6 +255,7 @@ impl Builder {
                     coming.take(count);
                 }
             }
+            lane.received_bytes += u64::from(count);
             Ok(())
         });
         taken.unwrap_or(Ok(()))?;

@@ -159,7 +159,7 @@ fn a_fragment_that_overtakes_its_assignment_is_joined_when_that_comes() {
     assert_eq!(bench.done(), [complete(9, 2)]);
 }
 
-// Spec: event-building.md#delivery-2
+// Spec: event-building.md#delivery-6
 #[test]
 fn what_no_assignment_claims_is_given_up_and_asked_for_again_if_one_comes_after_all() {
     let mut bench = Bench::new();
@@ -256,7 +256,7 @@ fn a_source_that_sends_beyond_its_grant_is_cut_off_and_the_other_goes_on() {
     assert_eq!(bench.done(), [complete(1, 1)]);
 }
 
-// Spec: event-building.md#credits-1
+// Spec: event-building.md#delivery-8
 #[test]
 fn a_source_that_lies_about_sizes_costs_its_event_and_no_memory() {
     let mut bench = Bench::new();
@@ -399,7 +399,7 @@ fn another_run_leaves_nothing_of_the_one_before_and_a_newer_namesake_ends_the_bu
     assert_eq!(bench.builder.wake_at(), Instant::NEVER);
 }
 
-// Spec: event-building.md#connections-2
+// Spec: event-building.md#connections-1
 #[test]
 fn a_source_that_is_not_listed_or_comes_before_the_run_is_told_to_come_again() {
     let mut bench = Bench::new();

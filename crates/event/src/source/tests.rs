@@ -180,7 +180,7 @@ fn not_a_byte_goes_beyond_the_grant_and_a_grant_said_again_gives_nothing() {
     assert_eq!(bench.source.figures().sent, 5);
 }
 
-// Spec: event-building.md#delivery-1
+// Spec: event-building.md#delivery-7
 #[test]
 fn a_fragment_begun_is_finished_when_its_event_goes_to_another_builder_and_one_not_begun_is_not_sent() {
     let mut bench = Bench::new();
@@ -201,7 +201,7 @@ fn a_fragment_begun_is_finished_when_its_event_goes_to_another_builder_and_one_n
     assert_eq!(fragments(&rest[&1]), [(0, 2), (1, 2)]);
 }
 
-// Spec: event-building.md#delivery-1
+// Spec: event-building.md#delivery-6
 #[test]
 fn a_new_channel_gets_all_that_is_assigned_and_not_released_in_whole_fragments() {
     let mut bench = Bench::new();
@@ -224,7 +224,7 @@ fn a_new_channel_gets_all_that_is_assigned_and_not_released_in_whole_fragments()
     assert_eq!(bench.source.figures().again, 1);
 }
 
-// Spec: event-building.md#delivery-3
+// Spec: event-building.md#delivery-6
 #[test]
 fn asked_again_it_sends_what_has_gone_and_nothing_else() {
     let mut bench = Bench::new();

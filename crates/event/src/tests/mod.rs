@@ -89,7 +89,7 @@ fn every_event_is_complete_where_nothing_fails_and_nothing_is_sent_twice() {
     );
 }
 
-// Spec: event-building.md#delivery-1
+// Spec: event-building.md#delivery-7
 #[test]
 fn a_channel_that_dies_anywhere_within_a_fragment_loses_nothing() {
     for_seeds(150, |plan, draws| plan.cuts = 1 + (draws.next() % 30) as usize, all_complete);
