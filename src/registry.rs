@@ -1,5 +1,6 @@
 //! Joins the crates' slices; the only file that names every implementation crate.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
@@ -9,7 +10,9 @@ use weir_seams::sink::Tables;
 use weir_seams::workload::WorkloadEntry;
 
 pub fn workloads() -> &'static [WorkloadEntry] {
-    weir_net::WORKLOADS
+    static ALL: LazyLock<Vec<WorkloadEntry>> =
+        LazyLock::new(|| [weir_net::WORKLOADS, weir_event::WORKLOADS].concat());
+    &ALL
 }
 
 /// What the scenario decoder needs to know of the workloads.
@@ -19,12 +22,19 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         about: entry.about,
         params: entry.params,
         metrics: entry.build.metrics(),
+        roles: entry.build.roles(),
         refusal,
     };
     let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
     // Metrics that every step has, whatever its workload.
-    let beside =
-        |metrics| WorkloadSchema { name: WorkloadSchema::BESIDE, about: "", params: &[], metrics, refusal };
+    let beside = |metrics| WorkloadSchema {
+        name: WorkloadSchema::BESIDE,
+        about: "",
+        params: &[],
+        metrics,
+        roles: &[],
+        refusal,
+    };
     all.extend(weir_telemetry::METRICS.iter().copied().map(beside));
     all
 }
@@ -71,13 +81,16 @@ pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
 }
 
 /// Seams that have members in this build, by the name `weir list` takes.
-pub const SEAMS: &[&str] = &["workload", "transport", "launcher", "sampler", "sink"];
+pub const SEAMS: &[&str] =
+    &["workload", "transport", "scheduler", "death-policy", "launcher", "sampler", "sink"];
 
 /// `None` for a seam that is not in `SEAMS`.
 pub fn members(seam: &str) -> Option<Vec<Member>> {
     Some(match seam {
         "workload" => members!(workloads()),
         "transport" => members!(weir_transport::TRANSPORTS),
+        "scheduler" => members!(weir_event::SCHEDULERS),
+        "death-policy" => members!(weir_event::DEATH_POLICIES),
         "launcher" => members!(weir_agent::launcher::LAUNCHERS),
         "sampler" => members!(weir_telemetry::SAMPLERS),
         "sink" => members!(weir_report::SINKS),

@@ -44,13 +44,18 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
     values.set("bytes", Value::Size(weir_core::Bytes(20_000_000)));
     values.set("streams", Value::Count(3));
     values.set("warm_up", Value::Duration(Duration::ZERO));
-    let peer = |host: &str| Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    let peer = |host: &str| Peer {
+        host: host.to_owned(),
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        auxiliary: None,
+    };
     let job = StepJob {
         name: "load",
         workload_name: "stream",
         workload: entry.build,
         values: &values,
         pairs: vec![(peer("a-0"), peer("b-0"))],
+        roles: Vec::new(),
         group: 0,
         start: StepStart::After(None),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),

@@ -81,6 +81,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
     let peer = |fleet: &Fleet, host: &str| Peer {
         host: host.to_owned(),
         address: fleet.report(host).unwrap().reached_at.expect("sshd says where it was reached"),
+        auxiliary: None,
     };
     let data_ports: BTreeMap<String, PortRange> =
         to.iter().map(|host| ((*host).to_owned(), PortRange::new(5301, 5304).unwrap())).collect();
@@ -90,6 +91,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
         workload: entry.build,
         values: &values,
         pairs: vec![(peer(fleet, "left-0"), peer(fleet, host))],
+        roles: Vec::new(),
         group: index,
         start: StepStart::After(index.checked_sub(1)),
         estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),

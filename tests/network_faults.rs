@@ -250,15 +250,20 @@ fn a_host_without_ports_left_says_so_and_in_time_in_every_workload_that_needs_ma
     let _turn = turn();
     let lab = NamedLab::up("t-ports", &over("rate = \"1Gbit/s\"\nrtt = \"1ms\""));
     let mut server = serve(&lab);
-    let narrow = as_root(&lab, "sysctl -qw net.ipv4.ip_local_port_range='40000 40039'");
-    assert_eq!(narrow.status, 0, "{}", narrow.stderr);
-    let words = ["no local port is left", "net.ipv4.ip_local_port_range is 40000 to 40039"];
-    for (workload, status) in [
+    for (range, (workload, status)) in [
         (&["stream", "--streams", "100", "--duration", "1s"][..], 2),
         (&["udp", "--streams", "100", "--duration", "1s"], 2),
         (&["connect", "--count", "500", "--close", "client"], 3),
         (&["burst", "--sizes", "1kB", "--repetitions", "500", "--connection", "per-burst"], 3),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // Ports of its own for each: those of the workload before may be in TIME-WAIT still.
+        let (first, last) = (40_000 + 100 * range, 40_039 + 100 * range);
+        let narrow = as_root(&lab, &format!("sysctl -qw net.ipv4.ip_local_port_range='{first} {last}'"));
+        assert_eq!(narrow.status, 0, "{}", narrow.stderr);
+        let words = ["no local port is left", &format!("net.ipv4.ip_local_port_range is {first} to {last}")];
         let began = Instant::now();
         let client = net(&lab, &[&workload[..1], &["right-0", "--json"], &workload[1..]].concat());
         let ran = ran(finish_within(client, Duration::from_secs(60)));

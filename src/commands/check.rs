@@ -2,12 +2,13 @@
 
 use super::scenario_file::{self, Changes};
 use crate::registry;
+use crate::run::outlook;
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::model;
-use weir_core::scenario::{Bound, Configuration, Plan, ScenarioErrors, Step, StepStart};
+use weir_core::scenario::{Bound, Configuration, Plan, ScenarioErrors, Step};
 use weir_core::units::human;
 use weir_core::{Bytes, Value as Parameter};
 use weir_seams::workload::Estimate;
@@ -140,16 +141,8 @@ fn longest_rtt(configuration: &Configuration, step: &Step) -> Duration {
 
 /// When the last step of a trial ends.
 fn trial_length(steps: &[Prospect<'_>]) -> Duration {
-    let mut ends: Vec<Duration> = Vec::new();
-    for prospect in steps {
-        let start = match prospect.step.start {
-            StepStart::At(at) => at,
-            StepStart::After(None) => Duration::ZERO,
-            StepStart::After(Some(before)) => ends.get(before).copied().unwrap_or_default(),
-        };
-        ends.push(start.saturating_add(prospect.estimate.duration));
-    }
-    ends.into_iter().max().unwrap_or_default()
+    let parts = steps.iter().map(|prospect| (&prospect.step.start, prospect.estimate.duration));
+    outlook::length(&outlook::windows(parts))
 }
 
 /// Seconds between warm-up and planned end, of a step that has one.

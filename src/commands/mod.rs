@@ -1,11 +1,13 @@
 //! One file a command.
 
+mod address;
 mod agent;
 #[cfg(feature = "lab")]
 mod capture;
 #[cfg(feature = "lab")]
 mod check;
 mod doctor;
+mod event;
 mod explain;
 pub mod export;
 #[cfg(feature = "generate")]
@@ -52,6 +54,7 @@ pub enum Command {
     #[cfg(feature = "lab")]
     Lab(lab::Args),
     Net(net::Args),
+    Event(event::Args),
     Report(report::Args),
     Export(export::Args),
     Doctor(doctor::Args),
@@ -74,6 +77,7 @@ impl Command {
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(&args),
             Command::Net(args) => net::run(&args),
+            Command::Event(args) => event::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Export(args) => export::run(&args),
             Command::Doctor(args) => doctor::run(&args),

@@ -2,6 +2,7 @@
 
 use crate::run::environment;
 use crate::run::hosts::{self, HostsLauncher};
+use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::resume;
 use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
@@ -119,9 +120,12 @@ pub fn planned_time(
         let missing =
             (0..plan.trials).filter(|trial| !finished.contains(&(configuration.id.clone(), *trial)));
         let missing = missing.count() as u32;
-        for step in &configuration.steps {
-            total += estimate(workloads, configuration, step)?.duration * missing;
-        }
+        let parts: Vec<(&StepStart, Duration)> = configuration
+            .steps
+            .iter()
+            .map(|step| anyhow::Ok((&step.start, estimate(workloads, configuration, step)?.duration)))
+            .collect::<Result<_, _>>()?;
+        total += outlook::length(&outlook::windows(parts)) * missing;
     }
     Ok(total)
 }
@@ -320,11 +324,7 @@ impl<'a> Campaign<'a> {
             self.stage = Some(Stage { topology, hosts: None, lab: Some(lab), fleet: Fleet::default() });
         }
         let Some(stage) = &mut self.stage else { return Ok(()) };
-        let mut wanted: Vec<usize> = configuration
-            .steps
-            .iter()
-            .flat_map(|step| step.pairs.iter().flat_map(|(from, to)| [*from, *to]))
-            .collect();
+        let mut wanted: Vec<usize> = configuration.steps.iter().flat_map(Step::hosts).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let names: Vec<String> = wanted.iter().map(|host| stage.topology.hosts[*host].name.clone()).collect();
@@ -404,13 +404,18 @@ fn jobs<'a>(
         for (round, pairs) in rounds.into_iter().enumerate() {
             let load = |pairs: &[(usize, usize)]| {
                 let estimate = estimate_of(workloads, configuration, step, pairs)?;
-                let peers = peers(configuration, step, pairs, fleet)?;
+                let peer = |host: usize| peer(configuration, step, host, fleet);
+                let peers = pairs.iter().map(|(from, to)| Ok((peer(*from)?, peer(*to)?)));
+                let roles = step.roles.iter().map(|(key, hosts)| {
+                    Ok((*key, hosts.iter().map(|host| peer(*host)).collect::<anyhow::Result<_>>()?))
+                });
                 anyhow::Ok(StepJob {
                     name: &step.name,
                     workload_name: &step.workload,
                     workload: entry_of(workloads, step)?.build,
                     values: &step.values,
-                    pairs: peers,
+                    pairs: peers.collect::<anyhow::Result<_>>()?,
+                    roles: roles.collect::<anyhow::Result<_>>()?,
                     group,
                     start: start.clone(),
                     estimate,
@@ -434,24 +439,22 @@ fn jobs<'a>(
     Ok((jobs, parts))
 }
 
-/// Hosts of pairs by name and data address.
-fn peers(
-    configuration: &Configuration,
-    step: &Step,
-    pairs: &[(usize, usize)],
-    fleet: &Fleet,
-) -> anyhow::Result<Vec<(Peer, Peer)>> {
-    let family = step.values.count("ip").unwrap_or(4);
+/// A host by name and address.
+fn peer(configuration: &Configuration, step: &Step, host: usize, fleet: &Fleet) -> anyhow::Result<Peer> {
+    let v6 = step.values.count("ip") == Some(6);
     let real = configuration.hosts.as_deref().unwrap_or_default();
-    let address = |host: usize| match real.get(host) {
-        Some(real) => hosts::data_address(real, fleet, family).map_err(|text| anyhow!(text)),
-        None if family == 6 => Ok(Topology::ipv6(host).into()),
-        None => Ok(Topology::ipv4(host).into()),
+    let address = match real.get(host) {
+        Some(real) => {
+            hosts::data_address(real, fleet, if v6 { 6 } else { 4 }).map_err(|text| anyhow!(text))?
+        }
+        None if v6 => Topology::ipv6(host).into(),
+        None => Topology::ipv4(host).into(),
     };
-    let peer = |host: usize| -> anyhow::Result<Peer> {
-        Ok(Peer { host: configuration.topology.hosts[host].name.clone(), address: address(host)? })
-    };
-    pairs.iter().map(|(from, to)| Ok((peer(*from)?, peer(*to)?))).collect()
+    let auxiliary = configuration.topology.auxiliary.map(|_| match v6 {
+        true => Topology::auxiliary_ipv6(host).into(),
+        false => Topology::auxiliary_ipv4(host).into(),
+    });
+    Ok(Peer { host: configuration.topology.hosts[host].name.clone(), address, auxiliary })
 }
 
 /// Trials in the order in which they are carried out, as indices of configurations and numbers of trials.

@@ -14,6 +14,7 @@ pub mod measure;
 #[cfg(feature = "lab")]
 pub mod needs;
 #[cfg(feature = "lab")]
+pub mod outlook;
 pub mod progress;
 #[cfg(feature = "lab")]
 pub mod records;

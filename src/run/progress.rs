@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::time::Duration;
 use weir_core::Instant;
 use weir_core::units::human;
@@ -10,15 +11,17 @@ use weir_core::units::human;
 pub struct Progress {
     bar: ProgressBar,
     total: Duration,
-    /// Planned time of the steps that have ended.
+    /// Planned time of the trials that have ended.
     finished: Duration,
+    /// How much of the plan of this one is behind.
+    inside: Duration,
     last: Option<(usize, u64, Instant)>,
     rate: Option<f64>,
     label: String,
 }
 
 impl Progress {
-    /// `total` is the planned time of all steps of all trials.
+    /// `total` is the planned time of all trials.
     pub fn new(total: Duration, quiet: bool) -> Self {
         let visible = !quiet && std::io::stderr().is_terminal();
         let target =
@@ -26,18 +29,33 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(millis(total)), target);
         let style = ProgressStyle::with_template("  {bar:24} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
-        Progress { bar, total, finished: Duration::ZERO, last: None, rate: None, label: String::new() }
+        Progress {
+            bar,
+            total,
+            finished: Duration::ZERO,
+            inside: Duration::ZERO,
+            last: None,
+            rate: None,
+            label: String::new(),
+        }
     }
 
     /// A step of a trial begins.
     pub fn begin(&mut self, label: String) {
         self.label = label;
         (self.last, self.rate) = (None, None);
-        self.draw(Duration::ZERO);
+        self.draw();
     }
 
-    /// `done` bytes so far of the step with this index, which began `elapsed` ago and is planned to take `planned`.
-    pub fn moved(&mut self, step: usize, done: u64, now: Instant, elapsed: Duration, planned: Duration) {
+    /// `done` bytes so far of the step with this index, which began `elapsed` ago; `planned` is its place in the trial.
+    pub fn moved(
+        &mut self,
+        step: usize,
+        done: u64,
+        now: Instant,
+        elapsed: Duration,
+        planned: &Range<Duration>,
+    ) {
         if let Some((index, before, at)) = self.last
             && index == step
             && now.since(at) >= Duration::from_millis(200)
@@ -47,16 +65,25 @@ impl Progress {
         } else if self.last.is_none_or(|(index, ..)| index != step) {
             self.last = Some((step, done, now));
         }
-        self.draw(elapsed.min(planned));
+        self.inside = self.inside.max((planned.start + elapsed).min(planned.end));
+        self.draw();
     }
 
-    pub fn end(&mut self, planned: Duration) {
+    /// A step has ended, as long as it may have taken.
+    pub fn end(&mut self, planned: &Range<Duration>) {
+        self.inside = self.inside.max(planned.end);
+        self.draw();
+    }
+
+    /// A trial has ended that was planned to take so long.
+    pub fn end_trial(&mut self, planned: Duration) {
         self.finished += planned;
-        self.draw(Duration::ZERO);
+        self.inside = Duration::ZERO;
+        self.draw();
     }
 
-    fn draw(&self, inside: Duration) {
-        let done = (self.finished + inside).min(self.total);
+    fn draw(&self) {
+        let done = (self.finished + self.inside).min(self.total);
         let left = (self.total - done).as_secs_f64().ceil();
         // Latency steps count operations; only a bulk rate is worth showing.
         let rate = self

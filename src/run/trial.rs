@@ -3,10 +3,12 @@
 use crate::run::captures::Captures;
 use crate::run::faults::{Due, Injector, Occurrence, Order};
 use crate::run::measure::to_trial_clock;
+use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::records::{Lateness, Recorder};
 use crate::run::turns;
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
@@ -68,6 +70,8 @@ struct Watch<'a> {
     /// `None`: the hosts are real, and nothing between them is ours.
     lab: Option<&'a mut Lab>,
     progress: &'a mut Progress,
+    /// When each group of jobs is planned to run.
+    planned: Vec<Range<Duration>>,
     trial_start: Option<Instant>,
     until: Instant,
     /// When the first job of each step began.
@@ -185,7 +189,7 @@ impl Observer for Watch<'_> {
     fn trial_starts(&mut self, at: Instant) {
         self.trial_start = Some(at);
         // Faults that repeat are scheduled for as long as the trial could take, and forgotten when it ends.
-        let planned = turns::planned(self.input.jobs);
+        let planned = outlook::length(&self.planned);
         self.until = at + planned * 2 + Duration::from_secs(60);
         self.inject(None, at);
         self.event(at, "trial-start", None, format!("trial {} starts", self.input.trial));
@@ -244,7 +248,7 @@ impl Observer for Watch<'_> {
         if self.group_left[group] > 0 {
             return;
         }
-        self.progress.end(self.input.jobs[job].estimate.duration);
+        self.progress.end(&self.planned[group]);
         let of_step = |(index, part): (usize, &Part)| {
             (part.step == step).then(|| self.group_left[self.input.jobs[index].group])
         };
@@ -262,7 +266,7 @@ impl Observer for Watch<'_> {
         let of_group = self.input.jobs.iter().zip(&self.moved).filter(|(other, _)| other.group == group);
         let sum = of_group.map(|(_, done)| *done).sum();
         let elapsed = self.group_start[group].map_or(Duration::ZERO, |start| now.since(start));
-        self.progress.moved(group, sum, now, elapsed, self.input.jobs[job].estimate.duration);
+        self.progress.moved(group, sum, now, elapsed, &self.planned[group]);
     }
 
     fn chunk(&mut self, job: usize, mut chunk: Chunk) {
@@ -324,7 +328,7 @@ pub fn offset_ns(at: Instant, start: Instant) -> i64 {
 fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, Box<dyn Sampler>)> {
     // What this machine does says nothing of hosts elsewhere.
     let Some(lab) = lab else { return Vec::new() };
-    let planned = turns::planned(input.jobs);
+    let planned = outlook::length(&turns::planned(input.jobs));
     let links = input.configuration.topology.directed_links();
     let spread = |least: Duration, series: usize| {
         let share = SAMPLES_MAX * 12 / (series.max(12) as u128);
@@ -368,6 +372,7 @@ pub fn run(
         input,
         lab: lab.as_deref_mut(),
         progress,
+        planned: turns::planned(input.jobs),
         trial_start: None,
         until: Instant::NEVER,
         step_start: vec![None; input.configuration.steps.len()],
@@ -388,6 +393,7 @@ pub fn run(
     for host in std::mem::take(&mut watch.paused) {
         fleet.signal(&host, Signal::Continue);
     }
+    watch.progress.end_trial(outlook::length(&watch.planned));
     let ended = weir_sys::clock::monotonic();
     // A trial that broke off has steps that never ended.
     for step in 0..input.configuration.steps.len() {
@@ -441,8 +447,9 @@ pub fn run(
 
 /// Clocks over the trial of those of its hosts that have one of their own.
 fn own_clocks(input: &TrialInput<'_>, fleet: &Fleet, from: Instant, to: Instant) -> Vec<(String, ClockMap)> {
-    let pairs = input.jobs.iter().flat_map(|job| &job.pairs);
-    let hosts: BTreeSet<&String> = pairs.flat_map(|(from, to)| [&from.host, &to.host]).collect();
+    let pairs = input.jobs.iter().flat_map(|job| &job.pairs).flat_map(|(from, to)| [from, to]);
+    let of_roles = input.jobs.iter().flat_map(|job| &job.roles).flat_map(|(_, peers)| peers);
+    let hosts: BTreeSet<&String> = pairs.chain(of_roles).map(|peer| &peer.host).collect();
     let clocks = hosts.into_iter().filter_map(|host| Some((host.clone(), fleet.clock_over(host, from, to)?)));
     clocks.filter(|(_, clock)| *clock != ClockMap::SHARED).collect()
 }

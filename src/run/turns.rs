@@ -2,27 +2,29 @@
 
 use crate::machine::core_count;
 use crate::run::measure::{Measured, Window};
+use crate::run::outlook;
 use crate::run::records::{Lateness, Recorder, Taken};
 use crate::run::trial::TrialOutput;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 use weir_agent::step::{StepJob, StepResult};
 use weir_core::record::{Factor, LimitingFactor, Observed, PairRecord, Row, Series, TrialRecord};
-use weir_core::scenario::Step;
+use weir_core::scenario::{Step, StepStart};
 use weir_core::statistics::most_frequent;
 use weir_core::topology::Topology;
 
 /// Pairs that an event names; more are counted.
 const NAMED_MAX: usize = 8;
 
-/// Planned time of all jobs of a trial: those of a group load together.
-pub fn planned(jobs: &[StepJob<'_>]) -> Duration {
-    let mut longest: BTreeMap<usize, Duration> = BTreeMap::new();
+/// When each group of a trial's jobs is planned to run: the jobs of one load together.
+pub fn planned(jobs: &[StepJob<'_>]) -> Vec<Range<Duration>> {
+    let mut groups: BTreeMap<usize, (&StepStart, Duration)> = BTreeMap::new();
     for job in jobs {
-        let of_group = longest.entry(job.group).or_default();
-        *of_group = (*of_group).max(job.estimate.duration);
+        let (_, longest) = groups.entry(job.group).or_insert((&job.start, Duration::ZERO));
+        *longest = (*longest).max(job.estimate.duration);
     }
-    longest.into_values().sum()
+    outlook::windows(groups.into_values())
 }
 
 /// `step matrix: round 2 of 6: a-0 to b-0, c-0 to d-0`

@@ -36,6 +36,8 @@ pub struct StepJob<'a> {
     pub workload: &'static dyn Workload,
     pub values: &'a Values,
     pub pairs: Vec<(Peer, Peer)>,
+    /// Hosts of each role, of a workload that places roles.
+    pub roles: Vec<(&'static str, Vec<Peer>)>,
     /// Jobs of one group, numbered from 0 in the order of the jobs, start together once each of them is ready or has failed.
     pub group: usize,
     /// After which group, if after one.
@@ -128,7 +130,8 @@ pub fn run_trial(
     let mut steps: Vec<Running<'_>> = jobs
         .iter()
         .map(|job| {
-            let request = StepRequest { step: job.name, values: job.values, pairs: job.pairs.clone(), key };
+            let (pairs, roles) = (job.pairs.clone(), job.roles.clone());
+            let request = StepRequest { step: job.name, values: job.values, pairs, roles, key };
             let assignments = job
                 .workload
                 .assignments(&request)

@@ -184,7 +184,11 @@ fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<Ste
     let hosts = ["a-0".to_owned(), "b-0".to_owned()];
     assert!(fleet.launch(&Threads, &hosts, Duration::from_secs(5)).is_empty());
     let (values, any_port) = (Values::default(), BTreeMap::new());
-    let peer = |host: &str| Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    let peer = |host: &str| Peer {
+        host: host.to_owned(),
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        auxiliary: None,
+    };
     let jobs: Vec<StepJob<'_>> = names
         .iter()
         .enumerate()
@@ -194,6 +198,7 @@ fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<Ste
             workload: &Fake,
             values: &values,
             pairs: vec![(peer("a-0"), peer("b-0"))],
+            roles: Vec::new(),
             group: groups[index],
             start: StepStart::After(groups[index].checked_sub(1)),
             estimate: Fake.estimate(&values, 1, Duration::ZERO).unwrap(),

@@ -17,6 +17,7 @@ pub mod schedule;
 pub mod seed;
 pub mod statistics;
 pub mod time;
+pub mod times;
 pub mod topology;
 pub mod units;
 

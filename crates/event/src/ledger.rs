@@ -20,6 +20,27 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::NoCredit => "no-credit",
+            Reason::NoBuilder => "no-builder",
+            Reason::NoScheduler => "no-scheduler",
+            Reason::SourceLost => "source-lost",
+            Reason::Deadline => "deadline",
+            Reason::Corrupt => "corrupt",
+            Reason::StaleEpoch => "stale-epoch",
+            Reason::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl Reason {
     /// In the order of the wire format and of the ledger.
     pub const ALL: [Reason; 8] = [
         Reason::NoCredit,

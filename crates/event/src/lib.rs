@@ -2,15 +2,29 @@
 //! The rules are in `docs/specs/event-building.md`.
 
 pub mod builder;
+pub mod death_policy;
+pub mod director;
 pub mod interval;
 pub mod ledger;
 mod member;
 pub mod message;
+pub mod metrics;
 pub mod payload;
+pub mod plan;
+pub mod preset;
+pub mod roles;
+pub mod scheduler;
+pub mod send_order;
+pub mod shell;
 pub mod sizes;
 pub mod source;
 mod table;
 pub mod wire;
+pub mod workload;
 
 #[cfg(test)]
 mod tests;
+
+pub use death_policy::DEATH_POLICIES;
+pub use scheduler::SCHEDULERS;
+pub use workload::WORKLOADS;

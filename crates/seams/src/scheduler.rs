@@ -1,8 +1,12 @@
 //! Scheduler: which builder gets an event. It only chooses: credits and the ledger stay in the core, so no scheduler can lose an event.
+//! Rules: `docs/specs/event-building.md#choose-1` and those after it.
+
+pub mod conformance;
 
 use weir_core::{Instant, Values};
 
-/// A builder's slot in the run; not used again for another builder.
+/// A builder's slot in the run; not used again for another builder. The core gives slots from 0 on and bounds their number: what is kept
+/// by slot is as large as the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BuilderId(pub u32);
 
@@ -20,8 +24,11 @@ pub struct Builder {
 }
 
 impl Builder {
+    pub fn free_bytes(&self) -> u64 {
+        self.memory_bytes.saturating_sub(self.outstanding_bytes)
+    }
     pub fn fits(&self, bytes: u64) -> bool {
-        self.memory_bytes.saturating_sub(self.outstanding_bytes) >= bytes
+        self.free_bytes() >= bytes
     }
 }
 
@@ -38,6 +45,14 @@ impl Builders {
     /// Ascending by slot.
     pub fn listed(&self) -> &[BuilderId] {
         &self.listed
+    }
+    /// All that are listed, ascending by slot.
+    pub fn iter(&self) -> impl Iterator<Item = &Builder> {
+        self.listed.iter().filter_map(|id| self.get(*id))
+    }
+    /// One more than the highest slot that was ever listed.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
     }
     pub fn get(&self, id: BuilderId) -> Option<&Builder> {
         self.slots.get(id.0 as usize)?.as_ref()
@@ -67,7 +82,7 @@ impl Builders {
     pub fn charge(&mut self, id: BuilderId, bytes: u64) {
         if let Some(Some(builder)) = self.slots.get_mut(id.0 as usize) {
             builder.outstanding_bytes = builder.outstanding_bytes.saturating_add(bytes);
-            builder.outstanding_events += 1;
+            builder.outstanding_events = builder.outstanding_events.saturating_add(1);
         }
     }
     /// An event of `bytes` is done or taken from it.
@@ -91,13 +106,18 @@ pub struct Wanted {
     pub membership_epoch: u32,
 }
 
-/// The same order of calls gives the same choices: what is random comes from a seed among the values.
+/// The same order of calls gives the same choices: what is random comes from a seed among the values. `now` never goes back.
+///
+/// An event costs one choice and two loads, that of its assignment right after the choice; none of them may look at every builder, but once
+/// in as many events as there are builders. A change of membership may.
 pub trait Scheduler: Send {
-    /// A listed builder into which the event fits, or `None` to hold it until something changes.
+    /// A listed builder into which the event fits, or `None` to hold it until something changes. It may hold an event that fits
+    /// somewhere only while a listed builder has something outstanding: else nothing would ever change.
     fn choose(&mut self, now: Instant, event: &Wanted, builders: &Builders) -> Option<BuilderId>;
-    /// `id` was listed, or unlisted; `builders` is as it is afterwards.
+    /// `id` was listed, listed anew with other properties, or unlisted; `builders` is as it is afterwards.
     fn on_membership(&mut self, _id: BuilderId, _builders: &Builders) {}
-    /// What is outstanding at `id` has changed, by an assignment (its own choices too) or an end; `builders` is as it is afterwards.
+    /// What is outstanding at `id` has changed, by an assignment (its own choices too) or an end; `builders` is as it is afterwards. `id`
+    /// may be unlisted by now.
     fn on_load(&mut self, _id: BuilderId, _builders: &Builders) {}
 }
 

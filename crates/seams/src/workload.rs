@@ -16,6 +16,7 @@ use thiserror::Error;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
+use weir_core::scenario::RoleKey;
 use weir_core::{Instant, Values};
 
 /// What one host is asked to do in a step; travels to its agent.
@@ -49,6 +50,8 @@ pub struct StepRequest<'a> {
     pub values: &'a Values,
     /// Host names and data addresses, `(from, to)`.
     pub pairs: Vec<(Peer, Peer)>,
+    /// Hosts of each role, of a workload that places roles, in the order of its keys.
+    pub roles: Vec<(&'static str, Vec<Peer>)>,
     /// Hexadecimal.
     pub key: &'a str,
 }
@@ -57,6 +60,8 @@ pub struct StepRequest<'a> {
 pub struct Peer {
     pub host: String,
     pub address: IpAddr,
+    /// On the network beside the loaded one, where there is one.
+    pub auxiliary: Option<IpAddr>,
 }
 
 /// How long a step will take and move; for the plan line, progress and the validity of trials.
@@ -142,6 +147,10 @@ impl WorkloadError {
 
 /// The plan of a step and the meaning of its results; pure.
 pub trait Workload: Sync {
+    /// Keys by which a step places roles on hosts; empty for a workload that loads pairs of them.
+    fn roles(&self) -> &'static [RoleKey] {
+        &[]
+    }
     /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
     /// Refuses parameters that contradict each other, in words that name the keys.

@@ -1,6 +1,7 @@
 //! Waiting for descriptors with nanosecond timeouts.
 
 use crate::clock::timespec;
+use crate::poll::Interest;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -53,6 +54,15 @@ impl Epoll {
     /// From now on watches `fd`, added before, for being readable.
     pub fn watch_readable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token)
+    }
+    /// From now on watches `fd`, added before, for what is of interest.
+    pub fn watch(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+        let events = match interest {
+            Interest::Readable => libc::EPOLLIN,
+            Interest::Writable => libc::EPOLLOUT,
+            Interest::Either => libc::EPOLLIN | libc::EPOLLOUT,
+        };
+        self.control_for(libc::EPOLL_CTL_MOD, fd, token, events as u32)
     }
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0)

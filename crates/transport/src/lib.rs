@@ -4,6 +4,7 @@
 pub mod datagram;
 pub mod deadline;
 pub mod dial;
+pub mod exposure;
 pub mod frame;
 pub mod gate;
 pub mod handshake;

@@ -4,8 +4,9 @@ use super::{Protocol, key, resolve, say};
 use anyhow::bail;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use weir_net::adhoc::{Server, ServerLimits, exposure};
+use weir_net::adhoc::{Server, ServerLimits};
 use weir_net::iperf3;
+use weir_transport::exposure;
 
 /// Wait for measurements until SIGINT or SIGTERM.
 #[derive(clap::Args)]

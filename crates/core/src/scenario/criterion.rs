@@ -347,8 +347,13 @@ fn read_bound(reader: &Reader<'_>, key: &str, unit: &str) -> Option<Bound> {
 /// The declaration by which a `where` (or `point`) of `name` is read.
 pub(super) fn param_named(scene: &Scene<'_>, name: &str) -> Option<&'static Param> {
     static STEP_NAME: Param = Param::new("step", crate::param::Kind::Text, "");
+    // What a point's parameters say of a role that several hosts have.
+    static ROLE_COUNT: Param = Param::new("hosts of a role", crate::param::Kind::Count, "");
     if name == "step" {
         return Some(&STEP_NAME);
+    }
+    if scene.workloads.iter().any(|schema| schema.roles.iter().any(|role| role.key == name && !role.single)) {
+        return Some(&ROLE_COUNT);
     }
     if let Some(param) = scene.expansion.params.get(name) {
         return Some(param);

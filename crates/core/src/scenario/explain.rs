@@ -240,6 +240,7 @@ mod tests {
             about: "ping-pong",
             params: OWN,
             metrics: &[],
+            roles: &[],
             refusal: |_, _, _| None,
         }]
     }

@@ -37,7 +37,7 @@ pub use load::{FILE_BYTES_MAX, load};
 pub use nearest::nearest;
 pub use plan::{
     Affected, Bound, Condition, Configuration, Criterion, Fault, FaultAction, FaultPart, Fit, FitValue,
-    Overrides, Plan, RealHost, Reference, Select, Step, StepStart, WorkloadSchema,
+    Overrides, Plan, RealHost, Reference, RoleKey, Select, Step, StepStart, WorkloadSchema,
 };
 
 use errors::Problems;

@@ -18,6 +18,8 @@ pub struct WorkloadSchema {
     pub params: &'static [Param],
     /// The first is the one that stands for the workload where there is room for one.
     pub metrics: &'static [Metric],
+    /// Keys by which a step places roles on hosts instead of pairing `from` with `to`; empty for most workloads.
+    pub roles: &'static [RoleKey],
     /// Why the workload of this name refuses these values for so many pairs, in words that name the keys.
     pub refusal: fn(&str, &Values, usize) -> Option<String>,
 }
@@ -30,6 +32,15 @@ impl WorkloadSchema {
     pub fn is_workload(&self) -> bool {
         self.name != Self::BESIDE
     }
+}
+
+/// A key of a step that says which hosts have a role. Hosts of the first role of a workload load those of the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleKey {
+    /// A parameter of kind `Hosts` of the workload.
+    pub key: &'static str,
+    /// Exactly one host has it.
+    pub single: bool,
 }
 
 /// What the command line changes.
@@ -111,6 +122,9 @@ pub struct Step {
     pub point: String,
     /// Hosts by index in the topology, `(from, to)`; already cut to `pairs`.
     pub pairs: Vec<(usize, usize)>,
+    /// Hosts by index of each role, of a workload that places roles; a host may have several. `pairs` has each host of the first
+    /// role with each of the second that is another.
+    pub roles: Vec<(&'static str, Vec<usize>)>,
     /// Pairs by index, round after round, of a step whose pairs take turns; empty where all load at once.
     pub rounds: Vec<Vec<usize>>,
     /// The metric that stands for the workload where there is room for one.
@@ -126,6 +140,12 @@ pub struct Step {
 }
 
 impl Step {
+    /// Every host that takes part, in no order, some more than once.
+    pub fn hosts(&self) -> impl Iterator<Item = usize> + '_ {
+        let of_pairs = self.pairs.iter().flat_map(|(from, to)| [*from, *to]);
+        of_pairs.chain(self.roles.iter().flat_map(|(_, hosts)| hosts.iter().copied()))
+    }
+
     /// From the step's start to its steady state: `warm_up`, counted from the start of the last stream where they start one after
     /// the other (`ramp`).
     // Spec: net-protocol.md#ramp-2

@@ -322,6 +322,10 @@ pub(super) static STEP: &[Param] = &[
 pub(super) const STEP_PLACING: &[&str] =
     &["name", "workload", "from", "to", "pairing", "turns", "after", "at", "capture"];
 
+/// Keys of a step that pair hosts, which workloads that place roles do not take.
+pub(super) const STEP_PAIRING: &[&str] =
+    &["from", "to", "pairing", "turns", "pairs", "bytes", "count", "streams"];
+
 pub(super) static OUTAGE: &[Param] = &[FOR];
 pub(super) static RATE_ACTION: &[Param] = &[rate("to", "The rate meanwhile.").required(), FOR];
 pub(super) static DELAY_ACTION: &[Param] =

@@ -4,12 +4,12 @@ use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
 use super::nearest::{nearest, suggestion};
-use super::plan::{Step, StepStart, WorkloadSchema};
+use super::plan::{RoleKey, Step, StepStart, WorkloadSchema};
 use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
 use super::tree::{Data, Table};
 use super::turns::{self, TURNS_PAIRS_MAX, Turns};
-use crate::param::{Value, Values};
+use crate::param::{Param, Value, Values};
 use crate::topology::Topology;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,7 @@ pub(super) fn steps(
         let extra = workload.map_or(&[][..], |schema| schema.params);
         let what = titled("[[step]]", table.text("name"));
         let path = vec![Hop::Key("step".to_owned()), Hop::Index(index)];
+        let role_keys = workload.map_or(&[][..], |schema| schema.roles);
         let keys =
             if workload.is_some() || table.get("workload").is_none() { schema::STEP } else { continue };
         let reader = Reader::new(context, table, *at, what, "step", keys, extra, path);
@@ -54,16 +55,27 @@ pub(super) fn steps(
             problems.add(reader.place_of("name"), format!("two steps are called {name:?}"));
             continue;
         }
+        refuse_pairing(&reader, role_keys, extra);
         let start = read_start(&reader, &names, index);
-        let pairs = topology.and_then(|topology| read_pairs(&reader, topology, &link_counts, real));
+        let roles = topology.and_then(|topology| read_roles(&reader, role_keys, topology));
+        let pairs = topology.and_then(|topology| {
+            let pairs = match &roles {
+                Some(roles) if !roles.is_empty() => pairs_of_roles(roles),
+                _ => read_pairs(&reader, topology)?,
+            };
+            reachable(&reader, topology, pairs, &link_counts, real)
+        });
         let rounds = match (topology, &pairs) {
-            (Some(topology), Some(pairs)) => read_rounds(&reader, topology, pairs, real),
+            (Some(topology), Some(pairs)) if role_keys.is_empty() => {
+                read_rounds(&reader, topology, pairs, real)
+            }
             _ => Some(Vec::new()),
         };
         let capture = topology.map_or(Some(Vec::new()), |topology| read_capture(&reader, topology, real));
-        let values = read_values(&reader, pairs.as_ref().map_or(0, Vec::len));
-        let (Some(workload), Some(start), Some(pairs), Some(rounds), Some(capture)) =
-            (workload, start, pairs, rounds, capture)
+        let paired = if role_keys.is_empty() { pairs.as_ref().map_or(0, Vec::len) } else { 0 };
+        let values = read_values(&reader, role_keys, paired);
+        let (Some(workload), Some(start), Some(roles), Some(pairs), Some(rounds), Some(capture)) =
+            (workload, start, roles, pairs, rounds, capture)
         else {
             continue;
         };
@@ -78,16 +90,51 @@ pub(super) fn steps(
             point: point(&name),
             name,
             workload: workload.name.to_owned(),
+            parameters: with_roles(parameters, role_keys, &roles, topology),
+            roles,
             pairs,
             rounds,
             main_metric: workload.metrics.first().map_or("", |metric| metric.name),
             start,
             capture,
             values,
-            parameters: parameters.clone(),
         });
     }
     steps
+}
+
+/// The point's parameters with what people compare roles by: their number, or the one host's name.
+fn with_roles(
+    parameters: &BTreeMap<String, Value>,
+    role_keys: &[RoleKey],
+    roles: &[(&'static str, Vec<usize>)],
+    topology: Option<&Topology>,
+) -> BTreeMap<String, Value> {
+    let mut all = parameters.clone();
+    for (key, hosts) in roles {
+        let value = match (hosts.as_slice(), topology) {
+            ([one], Some(topology)) if role_keys.iter().any(|role| role.key == *key && role.single) => {
+                Value::Text(topology.hosts[*one].name.clone())
+            }
+            _ => Value::Count(hosts.len() as u64),
+        };
+        all.insert((*key).to_owned(), value);
+    }
+    all
+}
+
+/// A workload that places roles has no pairs.
+fn refuse_pairing(reader: &Reader<'_>, roles: &[RoleKey], own: &[Param]) {
+    let Some(first) = roles.first() else { return };
+    let pairing = schema::STEP_PAIRING.iter().filter(|key| !own.iter().any(|param| param.name == **key));
+    for entry in pairing.filter_map(|key| reader.table.entry(key)) {
+        let keys: Vec<String> = roles.iter().map(|role| format!("`{}`", role.key)).collect();
+        reader.problems().add_help(
+            entry.key_at,
+            format!("{} has `{}`, and its workload pairs no hosts", reader.what, entry.key),
+            format!("it places roles instead, from `{}` on: {}", first.key, keys.join(", ")),
+        );
+    }
 }
 
 /// The place of the first key in backticks that the step has; else the step's own.
@@ -173,11 +220,13 @@ fn read_start(reader: &Reader<'_>, names: &[&str], index: usize) -> Option<StepS
 }
 
 /// Everything that is not about where and when.
-fn read_values(reader: &Reader<'_>, pair_count: usize) -> Values {
+fn read_values(reader: &Reader<'_>, roles: &[RoleKey], pair_count: usize) -> Values {
     let mut values = BTreeMap::new();
     let names: Vec<&'static str> = reader.params().iter().map(|param| param.name).collect();
     for name in names {
-        if schema::STEP_PLACING.contains(&name) {
+        let of_roles = roles.iter().any(|role| role.key == name)
+            || !roles.is_empty() && schema::STEP_PAIRING.contains(&name) && !reader.has(name);
+        if schema::STEP_PLACING.contains(&name) || of_roles {
             continue;
         }
         if let Some(value) = reader.value(name) {
@@ -211,12 +260,7 @@ fn read_values(reader: &Reader<'_>, pair_count: usize) -> Values {
 /// Links on the way from each stage to each other, computed at most once for a configuration.
 type LinkCounts = OnceCell<Vec<Vec<Option<u64>>>>;
 
-fn read_pairs(
-    reader: &Reader<'_>,
-    topology: &Topology,
-    link_counts: &LinkCounts,
-    real: bool,
-) -> Option<Vec<(usize, usize)>> {
+fn read_pairs(reader: &Reader<'_>, topology: &Topology) -> Option<Vec<(usize, usize)>> {
     let problems = reader.problems();
     let from = read_hosts(reader, "from", topology);
     let to = read_hosts(reader, "to", topology);
@@ -262,6 +306,61 @@ fn read_pairs(
         }
         pairs.truncate(active);
     }
+    Some(pairs)
+}
+
+/// Hosts of each role, in the order of the keys.
+fn read_roles(
+    reader: &Reader<'_>,
+    keys: &[RoleKey],
+    topology: &Topology,
+) -> Option<Vec<(&'static str, Vec<usize>)>> {
+    let problems = reader.problems();
+    let mut roles = Vec::new();
+    let mut good = true;
+    for role in keys {
+        let Some(hosts) = read_hosts(reader, role.key, topology) else {
+            good = false;
+            continue;
+        };
+        let mut known = BTreeSet::new();
+        if let Some(twice) = hosts.iter().find(|host| !known.insert(**host)) {
+            let name = &topology.hosts[*twice].name;
+            problems.add(reader.place_of(role.key), format!("`{}` names {name} twice", role.key));
+            good = false;
+        } else if role.single && hosts.len() > 1 {
+            let message = format!("`{}` is one host, and this names {}", role.key, hosts.len());
+            problems.add(reader.place_of(role.key), message);
+            good = false;
+        }
+        roles.push((role.key, hosts));
+    }
+    if let [(from, first), (to, second), ..] = roles.as_slice()
+        && first.len().saturating_mul(second.len()) > PAIRS_MAX
+    {
+        let count = first.len() * second.len();
+        let message = format!("`{from}` and `{to}` make {count} pairs; at most {PAIRS_MAX} fit");
+        problems.add(reader.place_of(from), message);
+        good = false;
+    }
+    good.then_some(roles)
+}
+
+/// Who loads whom: what a host sends to itself passes no link.
+fn pairs_of_roles(roles: &[(&'static str, Vec<usize>)]) -> Vec<(usize, usize)> {
+    let [(_, from), (_, to), ..] = roles else { return Vec::new() };
+    from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b).collect()
+}
+
+/// The pairs, if there is a path between the hosts of each.
+fn reachable(
+    reader: &Reader<'_>,
+    topology: &Topology,
+    pairs: Vec<(usize, usize)>,
+    link_counts: &LinkCounts,
+    real: bool,
+) -> Option<Vec<(usize, usize)>> {
+    let problems = reader.problems();
     if real {
         return Some(pairs); // how they reach each other is theirs to know
     }
@@ -272,7 +371,7 @@ fn read_pairs(
         let Some(count) = counts[to][from] else {
             let (a, b) = (&topology.sites[from].name, &topology.sites[to].name);
             problems.add_help(
-                reader.place_of("to"),
+                refused_at(reader),
                 format!("there is no path from site {a:?} to site {b:?}"),
                 "connect them by a [[lab.link]], or by links over other sites",
             );
@@ -287,6 +386,12 @@ fn read_pairs(
         return None;
     }
     Some(pairs)
+}
+
+/// The key that names the hosts which are loaded.
+fn refused_at(reader: &Reader<'_>) -> Place {
+    let named = ["to", "builders"].into_iter().find(|key| reader.table.get(key).is_some());
+    named.map_or(reader.at, |key| reader.place_of(key))
 }
 
 /// Pairs that the workload is asked to load together: a pair that takes its turn is loaded by itself.

@@ -37,8 +37,14 @@ pub fn workloads() -> Vec<WorkloadSchema> {
             _ => None,
         }
     };
-    let schema =
-        |name, params, metrics| WorkloadSchema { name, about: "for tests", params, metrics, refusal };
+    let schema = |name, params, metrics| WorkloadSchema {
+        name,
+        about: "for tests",
+        params,
+        metrics,
+        roles: &[],
+        refusal,
+    };
     vec![
         schema("latency", LATENCY_PARAMS, LATENCY_METRICS),
         schema("stream", STREAM_PARAMS, STREAM_METRICS),

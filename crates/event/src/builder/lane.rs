@@ -122,13 +122,10 @@ impl Lane {
 impl Builder {
     /// A source's data connection is open and has proven the key. One that it had before is closed.
     pub fn on_source(&mut self, link: u64, slot: u32, now: Instant) -> Result<(), Refusal> {
-        if self.run.is_none() {
-            return Err(Refusal::NoRun);
+        if let Some(refusal) = self.would_refuse(slot) {
+            return Err(refusal);
         }
-        let slot = u16::try_from(slot).map_err(|_| Refusal::NotListed)?;
-        if !self.lanes.get(usize::from(slot)).is_some_and(|lane| lane.listed) {
-            return Err(Refusal::NotListed);
-        }
+        let slot = slot as u16;
         self.close_lane(slot, Some(Cut::Replaced));
         self.links.insert(link, slot);
         self.with_lane(slot, |lane| {
@@ -137,6 +134,15 @@ impl Builder {
         });
         self.grant(slot);
         Ok(())
+    }
+
+    /// Why this source would not be let in now.
+    pub fn would_refuse(&self, slot: u32) -> Option<Refusal> {
+        if self.run.is_none() {
+            return Some(Refusal::NoRun);
+        }
+        let lane = u16::try_from(slot).ok().and_then(|slot| self.lanes.get(usize::from(slot)));
+        (!lane.is_some_and(|lane| lane.listed)).then_some(Refusal::NotListed)
     }
 
     /// A source's connection has ended.

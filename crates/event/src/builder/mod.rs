@@ -25,6 +25,7 @@ use assembly::Events;
 use early::Early;
 use lane::Lane;
 use pool::Pool;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::net::SocketAddr;
@@ -86,7 +87,7 @@ pub struct Built {
 }
 
 /// Counts since the builder was started. Bytes are payload and headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     pub received_bytes: u64,
     /// Whole fragments, whatever became of them.

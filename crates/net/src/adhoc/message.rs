@@ -232,10 +232,14 @@ impl Job {
 
     /// The flows as the client or the server sees them.
     pub fn flows(&self, server: bool) -> Vec<FlowSpec> {
-        let peer = |host: &str| Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let peer = |host: &str| Peer {
+            host: host.to_owned(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            auxiliary: None,
+        };
         let values = Values::default();
         let pairs = vec![(peer(CLIENT), peer(SERVER))];
-        let request = StepRequest { step: "", values: &values, pairs, key: "" };
+        let request = StepRequest { step: "", values: &values, pairs, roles: Vec::new(), key: "" };
         let assignments = match self {
             Job::Stream(plan) => {
                 rendezvous::assignments("stream", &request, plan.streams, plan.direction.connector_sends())

@@ -2,7 +2,6 @@
 //! connection (JSON frames) and the data connections; `docs/specs/net-protocol.md` says how.
 
 pub mod client;
-pub mod exposure;
 pub mod message;
 pub mod search;
 pub mod server;
@@ -15,6 +14,7 @@ mod tests;
 pub use client::{Client, Keep, Measurement, Progress};
 pub use message::Job;
 pub use server::{Server, ServerLimits};
+pub use summary::metrics;
 
 use thiserror::Error;
 

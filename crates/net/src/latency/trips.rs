@@ -2,15 +2,12 @@
 
 use super::LatencyPlan;
 use crate::generator::{self, Account, Lateness, Ticks};
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind};
+use std::io;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{self, Observed, Row};
+use weir_core::times::Times;
 use weir_seams::workload::Outcome;
-
-/// Longest round trip the histogram tells apart from longer ones; extremes and sum are exact beyond.
-const HISTOGRAM_NS_MAX: u64 = 1 << 40;
 
 pub static METRICS: &[Metric] = &[
     Metric {
@@ -40,46 +37,28 @@ const LOST: Metric = Metric {
 
 /// Round trips of one connection. Memory is taken when it is made, and none later.
 pub struct Trips {
-    histogram: Histogram<u64>,
-    min_ns: u64,
-    max_ns: u64,
-    sum_ns: u128,
-    answered: u64,
+    times: Times,
     lost: u64,
 }
 
 impl Trips {
     pub fn new() -> io::Result<Trips> {
-        let mut histogram = Histogram::<u64>::new_with_bounds(1, HISTOGRAM_NS_MAX, 3)
-            .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error.to_string()))?;
-        // Touches every bucket's page before the load, so that no first count pays for it.
-        histogram.reset();
-        Ok(Trips { histogram, min_ns: u64::MAX, max_ns: 0, sum_ns: 0, answered: 0, lost: 0 })
+        Ok(Trips { times: Times::new()?, lost: 0 })
     }
 
     pub fn record(&mut self, round_trip_ns: u64) {
-        self.histogram.saturating_record(round_trip_ns);
-        self.min_ns = self.min_ns.min(round_trip_ns);
-        self.max_ns = self.max_ns.max(round_trip_ns);
-        self.sum_ns += u128::from(round_trip_ns);
-        self.answered += 1;
+        self.times.record(round_trip_ns);
     }
     pub fn lose(&mut self) {
         self.lost += 1;
     }
     /// Requests that count and have come to an end.
     pub fn counted(&self) -> u64 {
-        self.answered + self.lost
+        self.times.count() + self.lost
     }
 
     pub fn distribution(&self) -> Option<record::Histogram> {
-        let (value_ns, count) = self
-            .histogram
-            .iter_recorded()
-            .map(|bucket| (bucket.value_iterated_to(), bucket.count_since_last_iteration()))
-            .unzip();
-        let (min_ns, max_ns, sum_ns) = (self.min_ns, self.max_ns, self.sum_ns as f64);
-        (self.answered > 0).then_some(record::Histogram { value_ns, count, min_ns, max_ns, sum_ns })
+        self.times.distribution()
     }
 }
 
@@ -128,7 +107,7 @@ pub fn assemble(outcome: &mut Outcome, plan: &LatencyPlan, reports: Vec<Report>)
             outcome.rows.push(row(LOST.name, Observed::Value(ratio)));
         }
         let clock = clock.and_then(|(lateness, ticks)| lateness.account(&ticks));
-        body.asked.push(Asked { entity, answered: trips.answered, lost: trips.lost, clock });
+        body.asked.push(Asked { entity, answered: trips.times.count(), lost: trips.lost, clock });
     }
     outcome.body = serde_json::to_value(body).expect("names and numbers are JSON");
 }

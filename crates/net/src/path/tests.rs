@@ -32,8 +32,13 @@ fn one(derived: &Derived, metric: &str, entity: &str) -> f64 {
 #[test]
 fn the_loopback_is_one_hop_that_takes_the_largest_datagrams_in_order_both_ways() {
     let values = values(&[("train", Value::Count(300)), ("transfer", Value::Size(Bytes(300_000)))]);
-    let request =
-        StepRequest { step: "look", values: &values, pairs: vec![(peer("a"), peer("b"))], key: KEY };
+    let request = StepRequest {
+        step: "look",
+        values: &values,
+        pairs: vec![(peer("a"), peer("b"))],
+        roles: Vec::new(),
+        key: KEY,
+    };
     let tasks = prepare_all(&Path, Path.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =

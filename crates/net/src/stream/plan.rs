@@ -351,9 +351,16 @@ mod tests {
         let peer = |host: &str| weir_seams::workload::Peer {
             host: host.to_owned(),
             address: std::net::Ipv4Addr::LOCALHOST.into(),
+            auxiliary: None,
         };
         let pairs = vec![(peer("a"), peer("b")), (peer("a"), peer("c"))];
-        let request = weir_seams::workload::StepRequest { step: "", values: &values, pairs, key: "" };
+        let request = weir_seams::workload::StepRequest {
+            step: "",
+            values: &values,
+            pairs,
+            roles: Vec::new(),
+            key: "",
+        };
         let ways = plan.direction.connector_sends();
         let all = crate::rendezvous::assignments("stream", &request, plan.streams, ways);
         let of_a = all.iter().find(|assignment| assignment.host == "a").unwrap();

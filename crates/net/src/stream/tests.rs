@@ -16,7 +16,7 @@ use weir_sys::clock::monotonic;
 pub const KEY: &str = "00112233445566778899aabbccddeeff";
 
 pub fn peer(host: &str) -> Peer {
-    Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST) }
+    Peer { host: host.to_owned(), address: IpAddr::V4(Ipv4Addr::LOCALHOST), auxiliary: None }
 }
 
 pub fn prepare_all(workload: &dyn Workload, assignments: Vec<Assignment>) -> Vec<Box<dyn Task>> {
@@ -42,7 +42,7 @@ pub fn run_all(tasks: Vec<Box<dyn Task>>, control: &Control) -> Vec<Result<Outco
 
 fn run(values: &Values, pairs: &[(&str, &str)]) -> (Vec<Outcome>, Derived) {
     let pairs = pairs.iter().map(|(from, to)| (peer(from), peer(to))).collect();
-    let request = StepRequest { step: "load", values, pairs, key: KEY };
+    let request = StepRequest { step: "load", values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Stream, Stream.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
@@ -338,8 +338,13 @@ fn an_order_to_stop_ends_the_load_and_keeps_it_and_an_abort_ends_it_at_once() {
 fn the_wrong_key_is_refused_and_garbage_on_the_data_port_changes_nothing() {
     use std::io::Write;
     let values = values(&[("bytes", Value::Size(Bytes(1000)))]);
-    let request =
-        StepRequest { step: "load", values: &values, pairs: vec![(peer("a"), peer("b"))], key: KEY };
+    let request = StepRequest {
+        step: "load",
+        values: &values,
+        pairs: vec![(peer("a"), peer("b"))],
+        roles: Vec::new(),
+        key: KEY,
+    };
     let mut assignments = Stream.assignments(&request);
     let mut connector = assignments.pop().unwrap();
     let acceptor = Stream.prepare(&assignments[0]).unwrap();
@@ -365,8 +370,13 @@ fn the_wrong_key_is_refused_and_garbage_on_the_data_port_changes_nothing() {
 #[test]
 fn a_flow_that_never_connects_is_named() {
     let values = values(&[("bytes", Value::Size(Bytes(1000)))]);
-    let request =
-        StepRequest { step: "load", values: &values, pairs: vec![(peer("a"), peer("b"))], key: KEY };
+    let request = StepRequest {
+        step: "load",
+        values: &values,
+        pairs: vec![(peer("a"), peer("b"))],
+        roles: Vec::new(),
+        key: KEY,
+    };
     let acceptor = Stream.prepare(&Stream.assignments(&request)[0]).unwrap();
     let error = acceptor.run(&Control::new(monotonic())).unwrap_err();
     assert!(error.text.contains("flow.a.b.0") && error.retry, "{error:?}");

@@ -17,7 +17,13 @@ fn values(pairs: &[(&str, Value)]) -> Values {
 }
 
 fn run_step(values: &Values) -> (Vec<Outcome>, Derived) {
-    let request = StepRequest { step: "datagrams", values, pairs: vec![(peer("a"), peer("b"))], key: KEY };
+    let request = StepRequest {
+        step: "datagrams",
+        values,
+        pairs: vec![(peer("a"), peer("b"))],
+        roles: Vec::new(),
+        key: KEY,
+    };
     let tasks = prepare_all(&Udp, Udp.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =

@@ -1,0 +1,99 @@
+//! Steps whose workload places roles on hosts instead of pairing them.
+
+mod common;
+
+use weir_core::scenario::{Overrides, Plan, RoleKey, ScenarioErrors, WorkloadSchema, load};
+use weir_core::{Kind, Param, Value};
+
+static PARAMS: &[Param] = &[
+    Param::new("sources", Kind::Hosts, "Who sends.").required(),
+    Param::new("builders", Kind::Hosts, "Who receives.").required(),
+    Param::new("scheduler_host", Kind::Hosts, "Who decides.").required(),
+];
+static ROLES: &[RoleKey] = &[
+    RoleKey { key: "sources", single: false },
+    RoleKey { key: "builders", single: false },
+    RoleKey { key: "scheduler_host", single: true },
+];
+
+const LAB: &str = r#"
+[scenario]
+name = "roles"
+[lab]
+[[lab.site]]
+name = "pi"
+hosts = 8
+"#;
+
+fn try_plan(rest: &str) -> Result<Plan, ScenarioErrors> {
+    let mut workloads = common::workloads();
+    let stream = workloads[1];
+    workloads.insert(0, WorkloadSchema { name: "gather", params: PARAMS, roles: ROLES, ..stream });
+    load(&format!("{LAB}{rest}"), "roles.toml", &Overrides::default(), &workloads)
+}
+
+fn step(keys: &str) -> String {
+    format!("[[step]]\nname = \"build\"\nworkload = \"gather\"\nduration = \"5s\"\n{keys}\n")
+}
+
+#[track_caller]
+fn refused(keys: &str, words: &str) {
+    let error = try_plan(&step(keys)).expect_err(keys).to_string();
+    assert!(error.contains(words), "{error}");
+}
+
+#[test]
+fn roles_are_placed_in_order_and_a_host_may_have_several() {
+    let keys = r#"sources = ["pi-1", "pi-2"]
+builders = ["pi-2", "pi-[4-5]"]
+scheduler_host = "pi-1""#;
+    let plan = try_plan(&step(keys)).unwrap_or_else(|errors| panic!("{errors}"));
+    let step = &plan.configurations[0].steps[0];
+    assert_eq!(
+        step.roles,
+        [("sources", vec![1, 2]), ("builders", vec![2, 4, 5]), ("scheduler_host", vec![1])]
+    );
+    // What pi-2 sends to itself passes no link.
+    assert_eq!(step.pairs, [(1, 2), (1, 4), (1, 5), (2, 4), (2, 5)]);
+    assert_eq!(step.parameters["sources"], Value::Count(2));
+    assert_eq!(step.parameters["builders"], Value::Count(3));
+    assert_eq!(step.parameters["scheduler_host"], Value::Text("pi-1".to_owned()));
+    assert_eq!(step.values.get("pairs"), None);
+    let mut hosts: Vec<usize> = step.hosts().collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    assert_eq!(hosts, [1, 2, 4, 5]);
+}
+
+#[test]
+fn a_criterion_and_a_case_select_by_the_number_of_hosts() {
+    let text = step("sources = \"pi-1\"\nbuilders = \"pi-[3-7]\"\nscheduler_host = \"pi-0\"")
+        + r#"
+[[case]]
+name = "one"
+[[case]]
+name = "two"
+set = { "step.build.sources" = ["pi-1", "pi-2"] }
+[[criterion]]
+text = "two sources bring more"
+metric = "stream.total_goodput_bits_per_second"
+where = { sources = 2 }
+at_least = "1Mbit/s"
+"#;
+    let plan = try_plan(&text).unwrap_or_else(|errors| panic!("{errors}"));
+    let sources = |index: usize| plan.configurations[index].steps[0].parameters["sources"].clone();
+    assert_eq!((sources(0), sources(1)), (Value::Count(1), Value::Count(2)));
+    let nowhere = text.replace("where = { sources = 2 }", "where = { sources = 3 }");
+    assert!(try_plan(&nowhere).is_err(), "no point has three sources");
+}
+
+#[test]
+fn what_does_not_go_with_roles_is_refused() {
+    let roles = "sources = \"pi-1\"\nbuilders = \"pi-3\"\nscheduler_host = \"pi-0\"\n";
+    refused(&format!("{roles}from = \"pi-1\""), "has `from`, and its workload pairs no hosts");
+    refused(&format!("{roles}streams = 3"), "has `streams`, and its workload pairs no hosts");
+    refused("sources = \"pi-1\"\nbuilders = \"pi-3\"", "lacks `scheduler_host`");
+    refused(&roles.replace("pi-0", "pi-*"), "`scheduler_host` is one host, and this names 8");
+    refused(&roles.replace("\"pi-3\"", "[\"pi-3\", \"pi-[3-4]\"]"), "`builders` names pi-3 twice");
+    refused(&roles.replace("pi-3", "po-3"), "no host is called \"po-3\"");
+}

@@ -1,0 +1,105 @@
+//! What an event step measures. Names and meanings: DESIGN section 6, `docs/specs/event-building.md#ledger-1`.
+
+use weir_core::metric::{Better, Metric, Scope};
+
+const fn ratio(name: &'static str, definition: &'static str) -> Metric {
+    Metric { name, unit: "1", better: Better::Lower, scope: Scope::Trial, definition }
+}
+const fn events(name: &'static str, better: Better, definition: &'static str) -> Metric {
+    Metric { name, unit: "events", better, scope: Scope::Trial, definition }
+}
+const fn fragments(name: &'static str, definition: &'static str) -> Metric {
+    Metric { name, unit: "fragments", better: Better::Lower, scope: Scope::Trial, definition }
+}
+const fn seconds(name: &'static str, scope: Scope, definition: &'static str) -> Metric {
+    Metric { name, unit: "s", better: Better::Lower, scope, definition }
+}
+
+pub const LOSS: &str = "event.loss_ratio";
+pub const GOODPUT: &str = "event.goodput_bits_per_second";
+pub const ASSEMBLY: &str = "event.assembly_seconds";
+pub const BUILT: &str = "event.built";
+
+pub static METRICS: &[Metric] = &[
+    ratio(LOSS, "(partial + dropped) / generated events, when the run has ended, drain included."),
+    events(
+        "event.generated",
+        Better::Higher,
+        "Heartbeats issued, and those that could not be issued in time.",
+    ),
+    events(
+        "event.complete",
+        Better::Higher,
+        "Events of which one builder has every fragment, whole, and said so.",
+    ),
+    events(
+        "event.partial",
+        Better::Lower,
+        "Events that were given out with fragments missing, at their deadline.",
+    ),
+    events(
+        "event.dropped",
+        Better::Lower,
+        "Events that ended otherwise; the ledger names a reason for each.",
+    ),
+    events("event.held", Better::Lower, "Events without an end when the run has ended, drain included."),
+    ratio(
+        "event.undelivered_ratio",
+        "Events without an end / generated, at the moment the last heartbeat is issued.",
+    ),
+    ratio(
+        "event.unacknowledged_ratio",
+        "Heartbeats of which the scheduler has not heard the end / heartbeats issued, when it stops listening: what document 002 calls loss.",
+    ),
+    ratio(
+        "event.mismatched_ratio",
+        "Events at whose builder fragments of different heartbeats met / heartbeats issued. Assembly by key has none.",
+    ),
+    ratio("event.late_ratio", "Events given up at their deadline / generated."),
+    seconds("event.drain_seconds", Scope::Trial, "From the last heartbeat to the end of the last event."),
+    Metric {
+        name: GOODPUT,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Payload of complete events at all builders, from the first heartbeat after the warm-up to the last one, by the time each event was complete.",
+    },
+    seconds(
+        ASSEMBLY,
+        Scope::Operation,
+        "From an event's heartbeat to its last byte at the builder, on the scheduler's clock: how old the heartbeat was when the last fragment was sent, and from there on the builder's own time.",
+    ),
+    events(BUILT, Better::Neither, "Complete events of one builder."),
+    Metric {
+        name: "event.rate_hertz",
+        unit: "Hz",
+        better: Better::Neither,
+        scope: Scope::Trial,
+        definition: "Heartbeats issued, divided by the time from the first to the last.",
+    },
+    seconds(
+        "event.detection_seconds",
+        Scope::Operation,
+        "From the last sign of life of a peer that is gone to the moment the scheduler says so.",
+    ),
+    seconds(
+        "event.recovery_seconds",
+        Scope::Operation,
+        "From the moment a builder counts as gone to the end of the last event that was in flight there.",
+    ),
+    events(
+        "event.reassigned",
+        Better::Lower,
+        "Events that were taken from a builder that is gone and assigned anew, each time.",
+    ),
+    fragments("event.duplicate_fragments", "Fragments of a source that a builder had already."),
+    fragments("event.stale_fragments", "Fragments of an assignment that was taken back."),
+    fragments("event.corrupt_fragments", "Fragments whose payload is not what its checksum says."),
+    Metric {
+        name: "event.control_bytes",
+        unit: "B",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "What scheduler, sources and builders said to each other beside the fragments, both ways.",
+    },
+];

@@ -1,0 +1,330 @@
+//! The roles of one plan, ready to run: what a workload's tasks and the daemons share.
+
+use crate::builder::{self, Builder, Built};
+use crate::director::{BuilderLine, Director, Failure, Settings};
+use crate::ledger::Totals;
+use crate::message::Outcome;
+use crate::payload::{Block, Payload};
+use crate::plan::{EventPlan, SEND_ORDER};
+use crate::shell::{BuilderShell, Order, SchedulerShell, ShellError, SourceShell};
+use crate::sizes::{Listed, Sizes, Spec};
+use crate::source::{self, Recover, Source};
+use crate::{death_policy, scheduler, send_order};
+use serde::{Deserialize, Serialize};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_core::record::{Histogram, Series};
+use weir_core::times::Times;
+use weir_core::{Instant, Value, Values};
+use weir_sys::clock;
+use weir_transport::{Key, key};
+
+/// Samples of one series; a longer run has them further apart.
+const SAMPLES_MAX: u64 = 200_000;
+
+/// What a scheduler saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SchedulerReport {
+    pub totals: Totals,
+    /// Heartbeats, on this host's clock; 0 where there was none.
+    pub first_beat_ns: u64,
+    pub last_beat_ns: u64,
+    pub ended_ns: u64,
+    /// Held when the last heartbeat was issued.
+    pub undelivered: u64,
+    pub failures: Vec<Failure>,
+    pub builders: Vec<BuilderLine>,
+    pub control_bytes: u64,
+    /// Events held, and ended, over time.
+    pub series: Vec<Series>,
+}
+
+pub struct SchedulerRole {
+    pub listener: TcpListener,
+    pub key: Option<Key>,
+    pub plan: EventPlan,
+    pub sources: u32,
+    /// That must be there before the first heartbeat.
+    pub builders: u32,
+    /// No heartbeat is issued before.
+    pub not_before: Instant,
+    pub seed: u64,
+    /// How many heartbeats in all; `None`: until it is told to stop.
+    pub events: Option<u64>,
+}
+
+impl SchedulerRole {
+    /// Runs until the ledger is closed. `look` is called at every turn.
+    pub fn run(
+        self,
+        order: &dyn Order,
+        mut look: impl FnMut(&Director, Instant),
+    ) -> Result<SchedulerReport, ShellError> {
+        let plan = &self.plan;
+        let mut values = Values::default();
+        values.set("seed", Value::Count(self.seed));
+        let chosen =
+            scheduler::entry(&plan.scheduler).ok_or_else(|| unknown("scheduler", &plan.scheduler))?;
+        let policy = death_policy::entry(&plan.death_policy)
+            .ok_or_else(|| unknown("death policy", &plan.death_policy))?;
+        let mut own = Values::defaults(chosen.params);
+        own.0.extend(
+            values.0.into_iter().filter(|(key, _)| chosen.params.iter().any(|param| param.name == key)),
+        );
+        let settings = Settings {
+            rate_hz: plan.rate_hz,
+            events: self.events,
+            sources: self.sources,
+            builders: self.builders,
+            trigger_at_source: plan.trigger_at_source,
+            not_before: self.not_before,
+            deadline: plan.deadline,
+            partial: plan.partial,
+            grant_window_bytes: plan.grant_window_bytes,
+            probe: plan.probe,
+            detect: plan.detect,
+            drain: plan.drain,
+            source_deadline: plan.source_deadline,
+            send_order: SEND_ORDER.to_owned(),
+            seed: self.seed,
+            ..Settings::default()
+        };
+        let run = hexadecimal(&key::random::<16>().map_err(ShellError::of("no random bytes"))?);
+        let core = Director::new(
+            settings,
+            (chosen.build)(&own),
+            (policy.build)(&Values::defaults(policy.params)),
+            run,
+        );
+        let mut shell = SchedulerShell::new(core, self.listener, self.key)?;
+        let mut record = Record::new(self.plan.interval, self.plan.length(), self.events);
+        shell.run(order, |core, now| {
+            record.look(core, now);
+            look(core, now);
+        })?;
+        Ok(record.report(&shell))
+    }
+}
+
+fn unknown(what: &str, name: &str) -> ShellError {
+    ShellError(format!("no {what} is called {name:?}"))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What is kept while a scheduler runs.
+struct Record {
+    events: Option<u64>,
+    every_ns: u64,
+    next_ns: u64,
+    first_beat_ns: u64,
+    last_beat_ns: u64,
+    undelivered: u64,
+    generated: u64,
+    t_ns: Vec<i64>,
+    held: Vec<f64>,
+    ended: Vec<f64>,
+}
+
+impl Record {
+    fn new(interval: Duration, length: Duration, events: Option<u64>) -> Record {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Record {
+            events,
+            every_ns: ns(interval).max(ns(length) / SAMPLES_MAX).max(1),
+            next_ns: 0,
+            first_beat_ns: 0,
+            last_beat_ns: 0,
+            undelivered: 0,
+            generated: 0,
+            t_ns: Vec::new(),
+            held: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, core: &Director, now: Instant) {
+        let ledger = core.ledger();
+        let generated = ledger.generated();
+        if generated > self.generated {
+            if self.generated == 0 {
+                self.first_beat_ns = now.as_ns();
+            }
+            self.generated = generated;
+            self.last_beat_ns = now.as_ns();
+            // What is held when the last heartbeat is issued: overwritten until that one.
+            self.undelivered = ledger.held_count();
+        }
+        let late = self.t_ns.len() as u64 >= SAMPLES_MAX && self.events.is_none();
+        if now.as_ns() >= self.next_ns && !late {
+            self.next_ns = now.as_ns() + self.every_ns;
+            self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
+            self.held.push(ledger.held_count() as f64);
+            self.ended.push((generated - ledger.held_count()) as f64);
+        }
+    }
+
+    fn report(self, shell: &SchedulerShell) -> SchedulerReport {
+        let series = |name: &str, cumulative: bool, value: Vec<f64>| Series {
+            entity: "trial".to_owned(),
+            name: name.to_owned(),
+            unit: "events".to_owned(),
+            cumulative,
+            t_ns: self.t_ns.clone(),
+            value,
+        };
+        SchedulerReport {
+            totals: shell.core.ledger().totals(),
+            first_beat_ns: self.first_beat_ns,
+            last_beat_ns: self.last_beat_ns,
+            ended_ns: clock::monotonic().as_ns(),
+            undelivered: self.undelivered,
+            failures: shell.core.failures().cloned().collect(),
+            builders: shell.core.builder_lines().collect(),
+            control_bytes: shell.control_bytes(),
+            series: vec![series("event.held", false, self.held), series("event.ended", true, self.ended)],
+        }
+    }
+}
+
+/// What a source did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceReport {
+    pub why: String,
+    pub made: u64,
+    pub sent: u64,
+    pub sent_bytes: u64,
+    pub again: u64,
+    pub lost: u64,
+    pub control_bytes: u64,
+}
+
+pub struct SourceRole {
+    pub name: String,
+    pub host: String,
+    pub scheduler: SocketAddr,
+    pub key: Option<Key>,
+    pub plan: EventPlan,
+}
+
+impl SourceRole {
+    /// Runs until the scheduler ends the run or `order` says stop.
+    pub fn run(self, order: &dyn Order) -> Result<SourceReport, ShellError> {
+        let sizes = sizes(&self.plan.fragment_size)?;
+        let payload = Payload::synthetic(&Arc::new(Block::random(sizes.bytes_max())), sizes);
+        let settings = source::Settings {
+            name: self.name,
+            host: self.host,
+            incarnation: incarnation(),
+            buffer_bytes: self.plan.buffer_bytes,
+            recover: if self.plan.lose { Recover::Lose } else { Recover::Remake },
+            orders: send_order::SEND_ORDERS,
+        };
+        let core = Source::new(settings, payload, clock::monotonic());
+        let mut shell = SourceShell::new(core, self.scheduler, self.key, self.plan.tcp)?;
+        let why = shell.run(order)?;
+        let figures = shell.core.figures();
+        Ok(SourceReport {
+            why,
+            made: figures.made,
+            sent: figures.sent,
+            sent_bytes: figures.sent_bytes,
+            again: figures.again,
+            lost: figures.lost,
+            control_bytes: shell.control_bytes(),
+        })
+    }
+}
+
+/// What a builder did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BuilderReport {
+    pub why: String,
+    pub figures: builder::Figures,
+    /// From heartbeat to the last byte.
+    pub assembly: Option<Histogram>,
+    /// Payload of complete events, cumulative.
+    pub built: Series,
+}
+
+pub struct BuilderRole {
+    pub name: String,
+    pub host: String,
+    pub scheduler: SocketAddr,
+    /// Where sources connect, and how they reach it.
+    pub listener: TcpListener,
+    pub data: SocketAddr,
+    pub key: Option<Key>,
+    pub plan: EventPlan,
+}
+
+impl BuilderRole {
+    /// Runs until the scheduler ends the run or `order` says stop.
+    pub fn run(self, order: &dyn Order) -> Result<BuilderReport, ShellError> {
+        let settings = builder::Settings {
+            name: self.name.clone(),
+            host: self.host,
+            incarnation: incarnation(),
+            memory_bytes: self.plan.memory_bytes,
+            data: self.data,
+            work: self.plan.work,
+        };
+        let core = Builder::new(settings, clock::monotonic());
+        let mut shell = BuilderShell::new(core, self.scheduler, self.listener, self.key)?;
+        let mut assembly = Times::new().map_err(ShellError::of("cannot keep times"))?;
+        let every_ns = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
+        let mut built = Series {
+            entity: format!("builder.{}", self.name),
+            name: "event.built_bytes".to_owned(),
+            unit: "B".to_owned(),
+            cumulative: true,
+            ..Series::default()
+        };
+        let (mut total_bytes, mut next_ns) = (0u64, 0);
+        let why = shell.run(order, |event: Built, now| {
+            if event.outcome != Outcome::Complete {
+                return;
+            }
+            assembly.record(event.age_ns);
+            total_bytes += event.bytes - u64::from(event.fragments) * crate::wire::HEADER_BYTES as u64;
+            // The last one of an interval stands for it; a pause shows as a gap between true times.
+            let at = i64::try_from(now.as_ns()).unwrap_or(i64::MAX);
+            if now.as_ns() >= next_ns || built.t_ns.len() as u64 >= SAMPLES_MAX {
+                next_ns = now.as_ns() + every_ns;
+                if (built.t_ns.len() as u64) < SAMPLES_MAX {
+                    built.t_ns.push(at);
+                    built.value.push(total_bytes as f64);
+                    return;
+                }
+            }
+            if let (Some(t_ns), Some(value)) = (built.t_ns.last_mut(), built.value.last_mut()) {
+                (*t_ns, *value) = (at, total_bytes as f64);
+            }
+        })?;
+        Ok(BuilderReport { why, figures: shell.core.figures(), assembly: assembly.distribution(), built })
+    }
+}
+
+/// Fragments' sizes as a plan writes them. Errors: a list that cannot be read.
+fn sizes(text: &str) -> Result<Sizes, ShellError> {
+    match Spec::parse(text) {
+        Ok(Spec::Ready(sizes)) => Ok(sizes),
+        Ok(Spec::List(file)) => {
+            let text = std::fs::read_to_string(&file)
+                .map_err(|error| ShellError(format!("fragment sizes: cannot read {file}: {error}")))?;
+            let listed = Listed::read(&text)
+                .map_err(|error| ShellError(format!("fragment sizes: {file}: {error}")))?;
+            Ok(Sizes::Listed(listed))
+        }
+        Err(error) => Err(ShellError(format!("fragment size {text:?}: {error}"))),
+    }
+}
+
+/// Real time as a label: of two with one name the one that was started later stays.
+fn incarnation() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,346 @@
+//! Workload `event`: a scheduler, sources and builders on hosts of a scenario.
+
+use crate::ledger::Reason;
+use crate::metrics::{self, METRICS};
+pub use crate::plan::SOURCES_MAX;
+use crate::plan::{EventPlan, PARAMS, ROLES};
+use crate::roles::{BuilderReport, BuilderRole, SchedulerReport, SchedulerRole, SourceReport, SourceRole};
+use crate::shell::ShellError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::Duration;
+use weir_core::Values;
+use weir_core::hosts::PortRange;
+use weir_core::metric::Metric;
+use weir_core::record::{Histogram, Observed, Row};
+use weir_core::scenario::RoleKey;
+use weir_seams::Entry;
+use weir_seams::workload::{
+    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload,
+    WorkloadEntry, WorkloadError,
+};
+use weir_sys::clock;
+use weir_transport::tcp_options::TcpOptions;
+use weir_transport::{Key, tcp};
+
+const SCHEDULER: &str = "scheduler";
+const SOURCE: &str = "source";
+const BUILDER: &str = "builder";
+/// Heartbeats that a run may be off its planned length by (M002-6).
+const LENGTH_TOLERANCE: f64 = 0.01;
+
+pub struct Event;
+
+pub static WORKLOADS: &[WorkloadEntry] = &[Entry {
+    name: "event",
+    about: "event building: sources, a scheduler and builders on hosts, and a ledger of every event",
+    params: PARAMS,
+    needs: &[],
+    build: &Event,
+}];
+
+/// The body of an assignment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Body {
+    /// Where this host takes part in the control traffic, and where fragments come to it.
+    control: Option<IpAddr>,
+    data: IpAddr,
+    /// The host with the scheduler.
+    scheduler: String,
+    sources: u32,
+    builders: u32,
+    seed: u64,
+}
+
+impl Workload for Event {
+    fn roles(&self) -> &'static [RoleKey] {
+        ROLES
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
+    }
+
+    fn estimate(&self, values: &Values, _pairs: usize, _rtt: Duration) -> Result<Estimate, WorkloadError> {
+        let plan = EventPlan::from_values(values)?;
+        Ok(Estimate { duration: plan.length(), duration_bounded: true, bytes: None })
+    }
+
+    fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
+        let hosts = |key: &str| -> &[Peer] {
+            let found = request.roles.iter().find(|(role, _)| *role == key);
+            found.map_or(&[], |(_, peers)| peers.as_slice())
+        };
+        let (sources, builders) = (hosts("sources"), hosts("builders"));
+        let Some(scheduler) = hosts("scheduler_host").first() else { return Vec::new() };
+        let auxiliary = request.values.text("control").as_deref() == Some("auxiliary");
+        let assignment = |stage: u8, role: &str, peer: &Peer| {
+            let body = Body {
+                control: if auxiliary { peer.auxiliary } else { Some(peer.address) },
+                data: peer.address,
+                scheduler: scheduler.host.clone(),
+                sources: sources.len() as u32,
+                builders: builders.len() as u32,
+                seed: weir_core::seed::split(0, request.step),
+            };
+            Assignment {
+                workload: "event".to_owned(),
+                step: request.step.to_owned(),
+                host: peer.host.clone(),
+                stage,
+                role: role.to_owned(),
+                values: request.values.clone(),
+                peers: BTreeMap::new(),
+                data_ports: None,
+                key: request.key.to_owned(),
+                body: serde_json::to_value(body).expect("names and numbers are JSON"),
+            }
+        };
+        let builders = builders.iter().map(|peer| assignment(1, BUILDER, peer));
+        let sources = sources.iter().map(|peer| assignment(1, SOURCE, peer));
+        [assignment(0, SCHEDULER, scheduler)].into_iter().chain(builders).chain(sources).collect()
+    }
+
+    fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
+        derive(context, outcomes).unwrap_or_else(|text| Derived { invalid: Some(text), ..Derived::default() })
+    }
+
+    fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
+        let host = &assignment.host;
+        let stop = |text: String| WorkloadError::stop(format!("host {host}: {text}"));
+        let plan = EventPlan::from_values(&assignment.values)?;
+        // A host of a scenario may be one where weir has no privileges; the record has what was granted.
+        let plan = EventPlan { tcp: TcpOptions { or_as_allowed: true, ..plan.tcp }, ..plan };
+        let body: Body = serde_json::from_value(assignment.body.clone())
+            .map_err(|error| stop(format!("its assignment is malformed: {error}")))?;
+        if body.sources as usize > SOURCES_MAX {
+            return Err(stop(format!("{} sources; at most {SOURCES_MAX} are possible", body.sources)));
+        }
+        let control = body.control.ok_or_else(|| {
+            stop("`control` = \"auxiliary\" needs a network beside the loaded one; write auxiliary = true in [lab]".to_owned())
+        })?;
+        let key = Key::from_hexadecimal(&assignment.key).map_err(|error| stop(error.to_string()))?;
+        let listen = |address: IpAddr, options: Option<&TcpOptions>| -> Result<TcpListener, WorkloadError> {
+            PortRange::bind(assignment.data_ports, |port| {
+                tcp::listen(SocketAddr::new(address, port), options)
+            })
+            .map_err(|error| stop(error.to_string()))
+        };
+        // A source keeps a connection to every builder, and a scheduler one to everyone.
+        weir_sys::socket::raise_open_files().map_err(|error| stop(error.to_string()))?;
+        let scheduler = || -> Result<SocketAddr, WorkloadError> {
+            let address = assignment.peers.get(&body.scheduler);
+            address
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| stop("where the scheduler listens is not known".to_owned()))
+        };
+        let part = match assignment.role.as_str() {
+            SCHEDULER => Part::Scheduler {
+                listener: listen(control, None)?,
+                sources: body.sources,
+                builders: body.builders,
+                seed: body.seed,
+            },
+            BUILDER => {
+                Part::Builder { listener: listen(body.data, Some(&plan.tcp))?, scheduler: scheduler()? }
+            }
+            SOURCE => Part::Source { scheduler: scheduler()? },
+            other => return Err(stop(format!("no role is called {other:?}"))),
+        };
+        Ok(Box::new(Prepared { host: host.clone(), role: assignment.role.clone(), plan, key, part }))
+    }
+}
+
+enum Part {
+    Scheduler { listener: TcpListener, sources: u32, builders: u32, seed: u64 },
+    Builder { listener: TcpListener, scheduler: SocketAddr },
+    Source { scheduler: SocketAddr },
+}
+
+struct Prepared {
+    host: String,
+    role: String,
+    plan: EventPlan,
+    key: Key,
+    part: Part,
+}
+
+impl Task for Prepared {
+    fn address(&self) -> Option<String> {
+        match &self.part {
+            Part::Scheduler { listener, .. } => listener.local_addr().ok().map(|address| address.to_string()),
+            // Sources hear of builders from the scheduler.
+            Part::Builder { .. } | Part::Source { .. } => None,
+        }
+    }
+
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        let Prepared { host, role, plan, key, part } = *self;
+        let failed = |error: ShellError| WorkloadError::retry(format!("host {host}: {role}: {error}"));
+        control.begin(clock::monotonic());
+        let mut outcome = Outcome {
+            host: host.clone(),
+            role: role.clone(),
+            started_ns: control.start_at().as_ns(),
+            ..Outcome::default()
+        };
+        let key = Some(key);
+        let body = match part {
+            Part::Scheduler { listener, sources, builders, seed } => {
+                let events = Some(plan.events);
+                let not_before = control.start_at();
+                let role = SchedulerRole { listener, key, plan, sources, builders, not_before, seed, events };
+                let mut report = role.run(control, |_, _| {}).map_err(failed)?;
+                outcome.series = std::mem::take(&mut report.series);
+                serde_json::to_value(report)
+            }
+            Part::Builder { listener, scheduler } => {
+                let data = listener
+                    .local_addr()
+                    .map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
+                let role = BuilderRole {
+                    name: host.clone(),
+                    host: host.clone(),
+                    scheduler,
+                    listener,
+                    data,
+                    key,
+                    plan,
+                };
+                let mut report = role.run(control).map_err(failed)?;
+                outcome.series = vec![std::mem::take(&mut report.built)];
+                serde_json::to_value(report)
+            }
+            Part::Source { scheduler } => {
+                let role = SourceRole { name: host.clone(), host: host.clone(), scheduler, key, plan };
+                serde_json::to_value(role.run(control).map_err(failed)?)
+            }
+        };
+        outcome.body =
+            body.map_err(|error| WorkloadError::stop(format!("host {host}: its report: {error}")))?;
+        outcome.ended_ns = clock::monotonic().as_ns();
+        Ok(outcome)
+    }
+}
+
+fn bodies<T: DeserializeOwned>(outcomes: &[Outcome], role: &str) -> Result<Vec<(String, T)>, String> {
+    let of_role = outcomes.iter().filter(|outcome| outcome.role == role);
+    of_role
+        .map(|outcome| {
+            let body = serde_json::from_value(outcome.body.clone());
+            let body =
+                body.map_err(|error| format!("host {}: its outcome is malformed: {error}", outcome.host))?;
+            Ok((outcome.host.clone(), body))
+        })
+        .collect()
+}
+
+/// What the scheduler alone knows.
+pub fn scheduler_rows(report: &SchedulerReport) -> Vec<Row> {
+    let totals = &report.totals;
+    let generated = totals.generated as f64;
+    let of_generated = |count: u64| if generated > 0.0 { count as f64 / generated } else { 0.0 };
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let late = totals.dropped.get(&Reason::Deadline).copied().unwrap_or(0);
+    let mut values = vec![
+        (metrics::LOSS, of_generated(totals.partial + totals.dropped_total())),
+        ("event.generated", generated),
+        ("event.complete", totals.complete as f64),
+        ("event.partial", totals.partial as f64),
+        ("event.dropped", totals.dropped_total() as f64),
+        ("event.held", totals.held as f64),
+        ("event.undelivered_ratio", of_generated(report.undelivered)),
+        ("event.unacknowledged_ratio", of_generated(totals.dropped_total() + totals.held)),
+        // Assembly is by key: fragments of different heartbeats do not meet.
+        ("event.mismatched_ratio", 0.0),
+        ("event.late_ratio", of_generated(late)),
+        ("event.drain_seconds", seconds(report.last_beat_ns, report.ended_ns)),
+        ("event.reassigned", report.builders.iter().map(|line| line.taken).sum::<u64>() as f64),
+    ];
+    let issued = seconds(report.first_beat_ns, report.last_beat_ns);
+    if totals.generated > 1 && issued > 0.0 {
+        values.push(("event.rate_hertz", (generated - 1.0) / issued));
+    }
+    let row =
+        |metric: &str, value: Observed| Row { entity: "trial".to_owned(), metric: metric.to_owned(), value };
+    let mut rows: Vec<Row> =
+        values.into_iter().map(|(metric, value)| row(metric, Observed::Value(value))).collect();
+    let builders = || report.failures.iter().filter(|failure| failure.is_builder);
+    let detected: Vec<u64> = builders().map(|failure| failure.detect_ns).collect();
+    let recovered: Vec<u64> = builders()
+        .filter(|failure| failure.events_affected > 0)
+        .filter_map(|failure| failure.recover_ns)
+        .collect();
+    rows.extend(histogram(&detected).map(|all| row("event.detection_seconds", Observed::Histogram(all))));
+    rows.extend(histogram(&recovered).map(|all| row("event.recovery_seconds", Observed::Histogram(all))));
+    rows
+}
+
+fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, String> {
+    let plan = EventPlan::from_values(context.values).map_err(|error| error.text)?;
+    let schedulers: Vec<(String, SchedulerReport)> = bodies(outcomes, SCHEDULER)?;
+    let builders: Vec<(String, BuilderReport)> = bodies(outcomes, BUILDER)?;
+    let sources: Vec<(String, SourceReport)> = bodies(outcomes, SOURCE)?;
+    let (_, scheduler) = schedulers.first().ok_or("the scheduler left no outcome")?;
+    let mut derived = Derived { rows: scheduler_rows(scheduler), ..Derived::default() };
+    let totals = &scheduler.totals;
+    let mut put = |entity: &str, metric: &str, value: f64| {
+        derived.rows.push(Row {
+            entity: entity.to_owned(),
+            metric: metric.to_owned(),
+            value: Observed::Value(value),
+        });
+    };
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let sum = |of: fn(&crate::builder::Figures) -> u64| {
+        builders.iter().map(|(_, report)| of(&report.figures)).sum::<u64>()
+    };
+    put("trial", "event.duplicate_fragments", sum(|figures| figures.duplicate) as f64);
+    put("trial", "event.stale_fragments", sum(|figures| figures.stale) as f64);
+    put("trial", "event.corrupt_fragments", sum(|figures| figures.corrupt) as f64);
+    let of_sources = sources.iter().map(|(_, report)| report.control_bytes).sum::<u64>();
+    put("trial", "event.control_bytes", (scheduler.control_bytes + of_sources) as f64);
+    let issued = seconds(scheduler.first_beat_ns, scheduler.last_beat_ns);
+    if totals.generated > 1 && issued > 0.0 {
+        let planned = (plan.events - 1) as f64 / plan.rate_hz;
+        if (issued / planned - 1.0).abs() > LENGTH_TOLERANCE {
+            derived.invalid = Some(format!(
+                "the heartbeats took {issued:.3} s and were planned to take {planned:.3} s, more than 1 % off"
+            ));
+        }
+    }
+    let mut put = |entity: &str, metric: &str, value: Observed| {
+        derived.rows.push(Row { entity: entity.to_owned(), metric: metric.to_owned(), value });
+    };
+    for (host, report) in &builders {
+        put(&format!("host.{host}"), metrics::BUILT, Observed::Value(report.figures.complete as f64));
+        if let Some(assembly) = &report.assembly {
+            put(&format!("host.{host}"), metrics::ASSEMBLY, Observed::Histogram(assembly.clone()));
+        }
+    }
+    // Goodput by the times at which events were complete, on each builder's clock, which the coordinator has put on the trial's.
+    let start_ns = context.start_ns + i64::try_from(plan.warm_up.as_nanos()).unwrap_or(i64::MAX);
+    let end_ns = context.start_ns + i64::try_from(plan.length().as_nanos()).unwrap_or(i64::MAX);
+    let built = outcomes.iter().filter(|outcome| outcome.role == BUILDER).flat_map(|outcome| &outcome.series);
+    let bytes: f64 = built.filter_map(|series| series.growth_around(start_ns, end_ns)).sum();
+    let measured = (end_ns - start_ns) as f64 / 1e9;
+    if measured > 0.0 {
+        put("trial", metrics::GOODPUT, Observed::Value(bytes * 8.0 / measured));
+    }
+    for (reason, count) in &totals.dropped {
+        derived.warnings.push(format!("{count} events were dropped: {reason}"));
+    }
+    Ok(derived)
+}
+
+/// Few values, kept exactly.
+fn histogram(times: &[u64]) -> Option<Histogram> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let (min_ns, max_ns) = (*sorted.first()?, *sorted.last()?);
+    let sum_ns = sorted.iter().map(|ns| *ns as f64).sum();
+    let count = vec![1; sorted.len()];
+    Some(Histogram { value_ns: sorted, count, min_ns, max_ns, sum_ns })
+}
