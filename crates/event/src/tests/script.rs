@@ -1,5 +1,6 @@
 //! A scheduler by script: it never fails, assigns at random within the builders' memory, and keeps an exact account.
 
+use super::mind::Peer;
 use crate::ledger::{Reason, Settled};
 use crate::message::{
     Assignment, BuilderAt, BuilderList, Join, Message, Outcome, Refused, Release, Role, SourceList, Welcome,
@@ -10,13 +11,6 @@ use std::net::SocketAddr;
 use weir_core::Instant;
 
 pub const PROBE_NS: u64 = 50_000_000;
-
-/// A source or a builder by its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Peer {
-    Source(usize),
-    Builder(usize),
-}
 
 #[derive(Default)]
 struct Member {
