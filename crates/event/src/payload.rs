@@ -166,7 +166,7 @@ mod tests {
         payload.block().crc32c(payload.window(id))
     }
 
-    // Spec: event-building.md#delivery-1
+    // Spec: event-building.md#fragments-1
     #[test]
     fn a_source_that_is_started_again_makes_the_same_fragments_and_another_makes_others() {
         for sizes in ["20kB", "exponential:20kB", "uniform:min=1kB:max=5MiB"] {

@@ -301,6 +301,7 @@ mod tests {
         (mean, variance.sqrt())
     }
 
+    // Spec: event-building.md#fragments-2
     #[test]
     fn drawn_sizes_have_the_mean_and_spread_that_were_asked_for_and_keep_their_bounds() {
         for (text, mean, sigma) in [

@@ -1,6 +1,6 @@
 //! Events under assembly: assigned, joined by id and source, ended.
 
-use super::{Action, Builder, Built};
+use super::{Action, Builder, Built, PAST_MAX};
 use crate::interval::Intervals;
 use crate::ledger::{Reason, Settled};
 use crate::message::{Assignment, Done, Message, Outcome, Release};
@@ -12,9 +12,7 @@ use weir_core::Instant;
 
 /// How often deadlines, early fragments and silent sources are looked after: the first where there is a deadline.
 const LOOK_FINELY: Duration = Duration::from_millis(5);
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a fragment waits for its assignment. Both leave the scheduler's and the source's hands at nearly the same time.
-pub(super) const EARLY_LIMIT: Duration = Duration::from_millis(500);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A source that has fragments to send and credit, and sends nothing for so long, is asked again.
 pub(super) const PATIENCE_MIN: Duration = Duration::from_millis(500);
 /// So many at a time.
@@ -68,7 +66,7 @@ impl Sets {
     }
 }
 
-struct Event {
+pub(super) struct Event {
     epoch: u32,
     /// When its heartbeat was, as early as anybody has said.
     born: Instant,
@@ -84,7 +82,7 @@ struct Event {
 #[derive(Default)]
 pub(super) struct Events {
     places: Table<u32>,
-    slab: Vec<Event>,
+    pub(super) slab: Vec<Event>,
     free: Vec<u32>,
 }
 
@@ -179,9 +177,7 @@ impl Builder {
             }
         }
         self.adopt_early(id, epoch, now);
-        for slot in 0..slots as u16 {
-            self.grant(slot);
-        }
+        self.grant_all();
         if let Some(run) = &self.run
             && run.deadline.is_some()
         {
@@ -199,8 +195,11 @@ impl Builder {
         let Some(run) = &mut self.run else { return Verdict::Skip };
         let assigned_epoch = run.assigned_epoch;
         let Some(event) = self.events.get_mut(header.id) else {
-            let ended = self.finished.get(header.id).map(|(epoch, _)| *epoch);
-            let over = ended.is_some_and(|epoch| header.epoch <= epoch) || header.epoch < assigned_epoch;
+            let ended = self.finished.get(header.id).map(|(epoch, _)| epoch);
+            let ended = ended.or_else(|| self.past.get(header.id));
+            let over = ended.is_some_and(|epoch| header.epoch <= *epoch)
+                || header.epoch < assigned_epoch
+                || self.settled.covers(header.id);
             if over || header.id == u64::MAX {
                 self.count_unwanted(header);
                 return Verdict::Skip;
@@ -390,10 +389,23 @@ impl Builder {
 
     fn forget(&mut self, first: u64, end: u64) {
         while let Some(id) = self.finished.first_within(first, end) {
-            self.finished.remove(id);
+            if let Some((epoch, _)) = self.finished.remove(id) {
+                self.pass(id, epoch);
+            }
         }
         while let Some(id) = self.events.places.first_within(first, end) {
+            let epoch = self.events.get(id).map_or(0, |event| event.epoch);
             self.give_away(id);
+            self.pass(id, epoch);
+        }
+    }
+
+    fn pass(&mut self, id: u64, epoch: u32) {
+        self.past.insert(id, epoch);
+        if self.past.len() > PAST_MAX
+            && let Some(lowest) = self.past.first_within(0, u64::MAX)
+        {
+            self.past.remove(lowest);
         }
     }
 
@@ -416,16 +428,15 @@ impl Builder {
     }
 
     pub(super) fn look_around(&mut self, now: Instant) {
-        let Some((deadline, partial, patience)) =
-            self.run.as_ref().map(|run| (run.deadline, run.partial, run.patience))
-        else {
+        let Some(run) = &self.run else {
             self.look_at = Instant::NEVER;
             return;
         };
+        let (deadline, partial, patience, early) = (run.deadline, run.partial, run.patience, run.early_limit);
         if let Some(deadline) = deadline {
             self.give_up_old(deadline, partial, now);
         }
-        self.expire_early(now);
+        self.expire_early(early, now);
         for slot in 0..self.lanes.len() as u16 {
             let lane = &self.lanes[usize::from(slot)];
             if lane.is_active() && lane.out_bytes() > lane.early_bytes && now.since(lane.moved_at) >= patience

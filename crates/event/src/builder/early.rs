@@ -1,9 +1,10 @@
 //! Fragments that came before their assignment.
 
 use super::Builder;
-use super::assembly::{EARLY_LIMIT, Verdict};
+use super::assembly::Verdict;
 use crate::wire::{HEADER_BYTES, Header};
 use std::collections::VecDeque;
+use std::time::Duration;
 use weir_core::Instant;
 
 /// Entries without a buffer cost little and are bounded all the same; what is beyond is asked for when its source falls silent.
@@ -112,10 +113,10 @@ impl Builder {
     }
 
     /// Gives up what no assignment has come for: it was of one that is over.
-    pub(super) fn expire_early(&mut self, now: Instant) {
+    pub(super) fn expire_early(&mut self, limit: Duration, now: Instant) {
         let mut at = 0;
         while let Some(entry) = self.early.entries.get(at) {
-            if now.since(entry.at) < EARLY_LIMIT {
+            if now.since(entry.at) < limit {
                 at += 1;
                 continue;
             }
@@ -125,7 +126,7 @@ impl Builder {
         }
         for slot in 0..self.lanes.len() as u16 {
             let lane = &self.lanes[usize::from(slot)];
-            let coming = lane.early_header().filter(|_| now.since(lane.moved_at) >= EARLY_LIMIT);
+            let coming = lane.early_header().filter(|_| now.since(lane.moved_at) >= limit);
             if let Some(header) = coming {
                 self.turn_away(slot);
                 self.note_early(header, now);

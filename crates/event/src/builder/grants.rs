@@ -10,13 +10,18 @@ const SHARE_BYTES_MIN: u64 = 128;
 /// half goes to those that have something to send.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
+    window_bytes: u64,
     /// Each source's own.
     base_bytes: u64,
     pool_bytes: u64,
-    /// Of the pool.
+    /// What sources may send now, or have sent too early.
+    out_bytes: u64,
+    /// Of it, what is above their own share: from the pool.
     lent_bytes: u64,
     /// Sources with a channel and fragments to come.
     active: u64,
+    /// After the sources or the window have changed, old loans can leave too little for the new shares.
+    short: bool,
 }
 
 impl Builder {
@@ -24,17 +29,19 @@ impl Builder {
     // Spec: event-building.md#credits-3
     pub(super) fn share_window(&mut self) {
         let count = self.lanes.iter().filter(|lane| lane.listed).count() as u64;
-        let window = self.run.as_ref().map_or(0, |run| run.window_bytes).max(2 * SHARE_BYTES_MIN * count);
-        let base = if count == 0 { 0 } else { window / 2 / count };
-        self.pool_share = Shares {
-            base_bytes: base,
-            pool_bytes: window - base * count,
-            lent_bytes: self.lanes.iter().map(|lane| lane.out_bytes().saturating_sub(base)).sum(),
+        let window_bytes =
+            self.run.as_ref().map_or(0, |run| run.window_bytes).max(2 * SHARE_BYTES_MIN * count);
+        let base_bytes = (window_bytes / 2).checked_div(count).unwrap_or(0);
+        self.shares = Shares {
+            window_bytes,
+            base_bytes,
+            pool_bytes: window_bytes - base_bytes * count,
+            out_bytes: self.lanes.iter().map(|lane| lane.out_bytes()).sum(),
+            lent_bytes: self.lanes.iter().map(|lane| lane.out_bytes().saturating_sub(base_bytes)).sum(),
             active: self.lanes.iter().filter(|lane| lane.is_active()).count() as u64,
+            short: false,
         };
-        for slot in 0..self.lanes.len() {
-            self.grant(slot as u16);
-        }
+        self.grant_all();
     }
 
     /// Does something to a lane that changes what it may send or has to, and keeps the shares in step.
@@ -44,31 +51,54 @@ impl Builder {
         change: impl FnOnce(&mut super::Lane) -> T,
     ) -> Option<T> {
         let lane = self.lanes.get_mut(usize::from(slot))?;
-        let shares = &mut self.pool_share;
-        let (was_active, was_lent) = (lane.is_active(), lane.out_bytes().saturating_sub(shares.base_bytes));
+        let shares = &mut self.shares;
+        let (was_active, was_out) = (lane.is_active(), lane.out_bytes());
         let result = change(lane);
-        let (active, lent) = (lane.is_active(), lane.out_bytes().saturating_sub(shares.base_bytes));
-        shares.lent_bytes = shares.lent_bytes + lent - was_lent;
+        let (active, out) = (lane.is_active(), lane.out_bytes());
+        let lent = |out: u64| out.saturating_sub(shares.base_bytes);
+        shares.lent_bytes = shares.lent_bytes + lent(out) - lent(was_out);
+        shares.out_bytes = shares.out_bytes + out - was_out;
         shares.active = shares.active + u64::from(active) - u64::from(was_active);
         Some(result)
+    }
+
+    pub(super) fn grant_all(&mut self) {
+        self.shares.short = false;
+        for slot in 0..self.lanes.len() {
+            self.grant(slot as u16);
+        }
+    }
+
+    /// After bytes of a source have come.
+    pub(super) fn grant_on(&mut self, slot: u16) {
+        if self.shares.short {
+            self.grant_all();
+        } else {
+            self.grant(slot);
+        }
     }
 
     /// Lets a source send more, where it has used up half of what it may have.
     pub(super) fn grant(&mut self, slot: u16) {
         let Some(lane) = self.lanes.get(usize::from(slot)) else { return };
-        let Some(link) = lane.link else { return };
-        let shares = self.pool_share;
+        let Some(link) = lane.link.filter(|_| lane.listed) else { return };
+        let shares = self.shares;
         let out = lane.out_bytes();
         let own_lent = out.saturating_sub(shares.base_bytes);
-        // Other sources' loans stand; after the window was made smaller they may be more than the pool.
+        // Old loans may be more than the pool after a change.
         let free = shares.pool_bytes.saturating_sub(shares.lent_bytes) + own_lent;
         let lent = if lane.is_active() { free.min(shares.pool_bytes / shares.active.max(1)) } else { 0 };
         let target = shares.base_bytes + lent;
-        if !lane.listed || out > target / 2 || target == out {
+        if out > target / 2 || target == out {
+            return;
+        }
+        let more = (target - out).min(shares.window_bytes.saturating_sub(shares.out_bytes));
+        self.shares.short |= out + more < target;
+        if more == 0 {
             return;
         }
         let total = self.with_lane(slot, |lane| {
-            lane.granted_bytes += target - out;
+            lane.granted_bytes += more;
             lane.granted_bytes
         });
         if let Some(total_bytes) = total {

@@ -227,7 +227,7 @@ impl Builder {
         let Some(slot) = self.links.get(&link).copied() else { return Ok(()) };
         let result = self.fill(slot, count as u32, now);
         match result {
-            Ok(()) => self.grant(slot),
+            Ok(()) => self.grant_on(slot),
             Err(_) => {
                 self.figures.cut += 1;
                 self.close_lane(slot, None);
@@ -240,12 +240,19 @@ impl Builder {
         self.figures.received_bytes += u64::from(count);
         let taken = self.with_lane(slot, |lane| {
             lane.moved_at = now;
-            if lane.received_bytes + u64::from(count) > lane.granted_bytes {
+            let begun = if let Reading::Header(filled) = lane.reading { filled as u64 } else { 0 };
+            if lane.received_bytes + begun + u64::from(count) > lane.granted_bytes {
                 return Err(Cut::BeyondGrant);
             }
-            lane.received_bytes += u64::from(count);
             match &mut lane.reading {
-                Reading::Header(filled) => *filled += count as usize,
+                Reading::Header(filled) => {
+                    *filled += count as usize;
+                    // A header counts when it is whole and it is known whether it is early: what it gives up is given again once.
+                    if *filled == HEADER_BYTES {
+                        lane.received_bytes += HEADER_BYTES as u64;
+                    }
+                    return Ok(());
+                }
                 Reading::Skip(left) => *left -= count,
                 Reading::Payload(coming) => {
                     if coming.early {
@@ -254,6 +261,7 @@ impl Builder {
                     coming.take(count);
                 }
             }
+            lane.received_bytes += u64::from(count);
             Ok(())
         });
         taken.unwrap_or(Ok(()))?;

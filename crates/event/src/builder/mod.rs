@@ -9,6 +9,8 @@ mod early;
 mod grants;
 mod lane;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 pub use lane::{Cut, Refusal};
 
@@ -32,6 +34,11 @@ use weir_core::Instant;
 
 /// Bytes that are read only to be thrown away go here.
 const SCRATCH_BYTES: usize = 64 << 10;
+/// A fragment waits for its assignment for a quarter of `detect`, within these bounds. Meanwhile it holds up what comes behind it from its
+/// source, and the scheduler must not take that for a builder that hangs.
+const EARLY_LIMITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// Ids that had their end here are remembered, so that a late fragment is known at once.
+const PAST_MAX: usize = 1024;
 /// Intervals of ids in a join, so that it fits a frame whatever has happened: the highest are kept.
 const KNOWN_MAX: usize = 4000;
 const KNOWN_DROPPED_MAX: usize = 800;
@@ -121,11 +128,13 @@ struct Run {
     slot: u32,
     /// Highest seen.
     epoch: u32,
-    /// Of the latest assignment: none of an earlier one comes after it.
+    /// No assignment comes under an earlier one: the latest one's, and after a welcome one above the welcome's.
     assigned_epoch: u32,
     window_bytes: u64,
     deadline: Option<Duration>,
     partial: bool,
+    /// How long a fragment waits for its assignment.
+    early_limit: Duration,
     /// How long a source may be silent before it is asked again.
     patience: Duration,
     /// The last heartbeat heard of, and when it was.
@@ -145,12 +154,14 @@ pub struct Builder {
     early: Early,
     /// Said to be done and not confirmed.
     finished: Table<(u32, Outcome)>,
+    /// Confirmed or taken away: their epochs.
+    past: Table<u32>,
     settled: Settled,
     done: Vec<Done>,
     pool: Pool,
     /// Room that is taken by fragments, whole or on their way, headers included.
     held_bytes: u64,
-    pool_share: grants::Shares,
+    shares: grants::Shares,
     scratch: Vec<u8>,
     working: VecDeque<(Instant, u64, u32)>,
     look_at: Instant,
@@ -171,10 +182,11 @@ impl Builder {
             events: Events::default(),
             early: Early::default(),
             finished: Table::default(),
+            past: Table::default(),
             settled: Settled::default(),
             done: Vec::new(),
             held_bytes: 0,
-            pool_share: grants::Shares::default(),
+            shares: grants::Shares::default(),
             scratch: vec![0; SCRATCH_BYTES],
             working: VecDeque::new(),
             look_at: Instant::NEVER,
@@ -213,6 +225,12 @@ impl Builder {
     /// The scheduler is connected and has proven the key.
     pub fn on_connected(&mut self, now: Instant) {
         if self.member.on_connected(now) {
+            // What is not said now is nobody's: the scheduler could not take it back.
+            let ids = self.events.ids();
+            let said = highest(&ids, KNOWN_MAX);
+            for id in ids.iter().filter(|id| !said.contains(*id)) {
+                self.give_away(id);
+            }
             let join = self.join(now);
             // The join says it all.
             self.done.clear();
@@ -317,10 +335,14 @@ impl Builder {
             id: welcome.run.clone(),
             slot: welcome.slot,
             epoch: welcome.epoch.max(seen),
-            assigned_epoch: before.as_ref().map_or(0, |run| run.assigned_epoch),
+            assigned_epoch: before
+                .as_ref()
+                .map_or(0, |run| run.assigned_epoch)
+                .max(welcome.epoch.saturating_add(1)),
             window_bytes: welcome.grant_window_bytes,
             deadline: welcome.deadline_ns.map(Duration::from_nanos),
             partial: welcome.partial,
+            early_limit: Duration::from_nanos(welcome.detect_ns / 4).clamp(EARLY_LIMITS.0, EARLY_LIMITS.1),
             patience: Duration::from_nanos(welcome.detect_ns.saturating_mul(2)).max(assembly::PATIENCE_MIN),
             last: before.and_then(|run| run.last),
         });
@@ -341,12 +363,13 @@ impl Builder {
         self.lanes.clear();
         self.sources_version = None;
         self.finished.clear();
+        self.past.clear();
         self.settled = Settled::default();
         self.done.clear();
         self.working.clear();
         self.run = None;
         self.look_at = Instant::NEVER;
-        self.pool_share = grants::Shares::default();
+        self.shares = grants::Shares::default();
     }
 
     fn on_sources(&mut self, list: &SourceList, now: Instant) {
@@ -381,6 +404,16 @@ impl Builder {
             stuck: Vec::new(),
         };
         self.actions.push_back(Action::Send(Message::Answer(answer)));
+    }
+
+    /// Takes a message's list back when it has been sent, so that the next is built in it.
+    pub fn recycle(&mut self, message: Message) {
+        if let Message::Done(mut list) = message
+            && self.done.capacity() == 0
+        {
+            list.clear();
+            self.done = list;
+        }
     }
 
     /// The run it is part of, once it has been welcomed.

@@ -100,8 +100,8 @@ impl Source {
     }
 
     pub(super) fn say_sizes(&mut self) {
-        let (first, bytes) = (self.announced.0, mem::take(&mut self.announced.1));
-        if !bytes.is_empty() && self.member.is_in() {
+        if !self.announced.1.is_empty() && self.member.is_in() {
+            let (first, bytes) = (self.announced.0, mem::take(&mut self.announced.1));
             self.actions.push_back(Action::Send(Message::Announce { first, bytes }));
         }
     }

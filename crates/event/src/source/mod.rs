@@ -6,6 +6,8 @@
 mod channel;
 mod delivery;
 mod fragments;
+#[cfg(test)]
+mod tests;
 mod trigger;
 
 pub use channel::ChannelId;
@@ -356,6 +358,21 @@ impl Source {
             stuck: stuck.collect(),
         };
         self.actions.push_back(Action::Send(Message::Answer(answer)));
+    }
+
+    /// Takes a message's list back when it has been sent, so that the next is built in it.
+    pub fn recycle(&mut self, message: Message) {
+        match message {
+            Message::Announce { mut bytes, .. } if self.announced.1.capacity() == 0 => {
+                bytes.clear();
+                self.announced.1 = bytes;
+            }
+            Message::Lost(mut list) if self.lost.capacity() == 0 => {
+                list.clear();
+                self.lost = list;
+            }
+            _ => {}
+        }
     }
 
     /// The run it is part of, once it has been welcomed.

@@ -1,6 +1,7 @@
 //! Claims about sources and builders together, under virtual time. `WEIR_SEED=42` narrows them to one seed.
 
-mod order;
+mod mind;
+pub mod order;
 mod script;
 mod world;
 
@@ -11,6 +12,7 @@ use crate::sizes::Draws;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
+use mind::Mind;
 use world::{Plan, World};
 
 fn plan(seed: u64) -> Plan {
@@ -36,6 +38,7 @@ fn plan(seed: u64) -> Plan {
         control_cuts: 0,
         reassigns: 0,
         work: Duration::from_micros(below(2) * 700),
+        real: false,
     }
 }
 
@@ -60,9 +63,10 @@ fn for_seeds(count: u64, change: impl Fn(&mut Plan, &mut Draws), then: impl Fn(&
 }
 
 fn all_complete(world: &World) {
-    let others: Vec<_> = world.script.outcomes.iter().filter(|(_, end)| **end != Outcome::Complete).collect();
+    let Mind::Script(script) = &world.mind else { panic!() };
+    let others: Vec<_> = script.outcomes.iter().filter(|(_, end)| **end != Outcome::Complete).collect();
     assert_eq!(others, []);
-    assert_eq!(world.script.lost, []);
+    assert_eq!(script.lost, []);
 }
 
 // Spec: event-building.md#delivery-2
@@ -89,7 +93,7 @@ fn every_event_is_complete_where_nothing_fails_and_nothing_is_sent_twice() {
     );
 }
 
-// Spec: event-building.md#delivery-1
+// Spec: event-building.md#delivery-7
 #[test]
 fn a_channel_that_dies_anywhere_within_a_fragment_loses_nothing() {
     for_seeds(150, |plan, draws| plan.cuts = 1 + (draws.next() % 30) as usize, all_complete);
@@ -108,7 +112,8 @@ fn bits_that_turn_on_the_way_are_found_and_no_wrong_event_is_complete() {
         150,
         |plan, _| plan.corrupt_ppm = 20_000,
         |world| {
-            for (id, end) in &world.script.outcomes {
+            let Mind::Script(script) = &world.mind else { panic!() };
+            for (id, end) in &script.outcomes {
                 assert!(
                     matches!(end, Outcome::Complete | Outcome::Dropped(Reason::Corrupt)),
                     "event {id} ended as {end:?}"
@@ -131,5 +136,29 @@ fn all_of_it_at_once_with_restarts_of_sources_and_builders_loses_nothing() {
             plan.reassigns = (draws.next() % 20) as usize;
         },
         all_complete,
+    );
+}
+
+// Spec: event-building.md#failure-3
+#[test]
+fn with_the_real_scheduler_core_and_peers_that_fail_at_any_time_every_event_has_one_end_and_none_is_lost() {
+    for_seeds(
+        150,
+        |plan, draws| {
+            plan.real = true;
+            // Room for an event, as the rules demand, and for a while without a builder.
+            plan.memory_bytes = 4_000_000;
+            plan.buffer_bytes = 20_000_000;
+            plan.cuts = (draws.next() % 8) as usize;
+            plan.source_restarts = (draws.next() % 3) as usize;
+            plan.builder_restarts = (draws.next() % 4) as usize;
+            plan.control_cuts = (draws.next() % 5) as usize;
+        },
+        |world| {
+            let Mind::Real(director) = &world.mind else { panic!() };
+            let ledger = director.ledger();
+            assert_eq!(ledger.generated(), world.plan.events);
+            assert_eq!(ledger.count(Outcome::Complete), world.plan.events, "{ledger:?}");
+        },
     );
 }

@@ -1,5 +1,6 @@
 //! A scheduler by script: it never fails, assigns at random within the builders' memory, and keeps an exact account.
 
+use super::mind::Peer;
 use crate::ledger::{Reason, Settled};
 use crate::message::{
     Assignment, BuilderAt, BuilderList, Join, Message, Outcome, Refused, Release, Role, SourceList, Welcome,
@@ -10,13 +11,6 @@ use std::net::SocketAddr;
 use weir_core::Instant;
 
 pub const PROBE_NS: u64 = 50_000_000;
-
-/// A source or a builder by its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Peer {
-    Source(usize),
-    Builder(usize),
-}
 
 #[derive(Default)]
 struct Member {
@@ -74,7 +68,7 @@ impl Script {
         self.held.keys().copied().collect()
     }
 
-    fn to_sources(&mut self, message: &Message) {
+    fn tell_sources(&mut self, message: &Message) {
         for at in 0..self.sources.len() {
             if self.sources[at].there {
                 self.out.push((Peer::Source(at), message.clone()));
@@ -155,7 +149,7 @@ impl Script {
                     }
                 }
                 let list = self.builder_list();
-                self.to_sources(&list);
+                self.tell_sources(&list);
             }
         }
     }
@@ -217,7 +211,7 @@ impl Script {
     /// A heartbeat, of `bytes` in all fragments.
     pub fn beat(&mut self, bytes: u64, now: Instant, draws: &mut Draws) {
         self.held.insert(self.next, (bytes, now, None));
-        self.to_sources(&Message::Beats { first: self.next, count: 1, age_ns: 0 });
+        self.tell_sources(&Message::Beats { first: self.next, count: 1, age_ns: 0 });
         self.next += 1;
         self.assign(draws);
     }
@@ -244,7 +238,7 @@ impl Script {
         held.2 = Some(assignment);
         self.outstanding[slot] += held.0;
         let message = Message::Assign(vec![assignment]);
-        self.to_sources(&message);
+        self.tell_sources(&message);
         self.out.push((Peer::Builder(slot), message));
     }
 
@@ -270,7 +264,7 @@ impl Script {
         let Some((bytes, _, place)) = self.held.remove(&id) else { return };
         assert_eq!(self.outcomes.insert(id, outcome), None, "event {id} has two outcomes");
         let message = Message::Release(vec![Release { first: id, count: 1, outcome: Some(outcome) }]);
-        self.to_sources(&message);
+        self.tell_sources(&message);
         if let Some(at) = place {
             self.outstanding[at.builder as usize] -= bytes;
             self.out.push((Peer::Builder(at.builder as usize), message));

@@ -1,7 +1,8 @@
 //! Sources and builders under virtual time, with connections that carry real bytes in pieces, fail and corrupt as a seed says.
 
 use super::order::ORDERS;
-use super::script::{PROBE_NS, Peer, Script};
+use super::mind::{Mind, Peer};
+use super::script::{PROBE_NS, Script};
 use crate::builder::{self, Builder, Built};
 use crate::message::{Message, Outcome, Welcome};
 use crate::payload::{Block, Payload};
@@ -10,6 +11,7 @@ use crate::source::{self, ChannelId, Recover, Source};
 use crate::wire::HEADER_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::Instant;
@@ -35,20 +37,42 @@ pub struct Plan {
     pub control_cuts: usize,
     pub reassigns: usize,
     pub work: Duration,
+    /// The real scheduler core instead of the script.
+    pub real: bool,
 }
 
+/// Numbers are of the connection, where nothing else is said.
 enum What {
     ToScheduler(Peer, u64, Message),
     FromScheduler(Peer, u64, Message),
+    /// A peer of this incarnation has connected to the scheduler.
     Control(Peer, u64),
     ControlLost(Peer, u64),
-    Connect { source: usize, life: u64, channel: ChannelId },
+    Connect { source: usize, life: u64, channel: ChannelId, builder: usize },
     Data(u64),
     FromBuilder(u64, Message),
     Beat,
     Probe,
     Wake,
     Fault(u8),
+}
+
+impl What {
+    /// A line of the story that `WEIR_TRACE` prints.
+    fn text(&self, now: Instant) -> String {
+        let what = match self {
+            What::ToScheduler(peer, control, message) => format!("{peer:?} {control} says {message:?}"),
+            What::FromScheduler(peer, control, message) => format!("{peer:?} {control} hears {message:?}"),
+            What::Control(peer, life) => format!("{peer:?} of life {life} connects"),
+            What::ControlLost(peer, control) => format!("{peer:?} loses {control}"),
+            What::Connect { source, channel, .. } => format!("source {source} opens {channel:?}"),
+            What::Data(link) => format!("data on {link}"),
+            What::FromBuilder(link, message) => format!("{link} brings {message:?}"),
+            What::Fault(kind) => format!("fault {kind}"),
+            What::Beat | What::Probe | What::Wake => return String::new(),
+        };
+        format!("{:.6} {what}", now.as_ns() as f64 / 1e9 - 1000.0)
+    }
 }
 
 /// A data connection.
@@ -67,7 +91,9 @@ pub struct World {
     pub plan: Plan,
     pub now: Instant,
     pub draws: Draws,
-    pub script: Script,
+    pub mind: Mind,
+    /// Connections to the scheduler.
+    controls: BTreeMap<Peer, u64>,
     pub sources: Vec<(Source, u64)>,
     pub builders: Vec<(Builder, u64)>,
     payloads: Vec<Payload>,
@@ -102,7 +128,12 @@ impl World {
         let mut world = World {
             now: Instant::from_ns(1_000_000_000_000),
             draws: Draws::of(plan.seed, 1),
-            script: Script::new(welcome, plan.sources, plan.builders, plan.memory_bytes),
+            mind: if plan.real {
+                Mind::real(&welcome, plan.sources, plan.builders, plan.events)
+            } else {
+                Mind::Script(Script::new(welcome, plan.sources, plan.builders, plan.memory_bytes))
+            },
+            controls: BTreeMap::new(),
             sources: Vec::new(),
             builders: Vec::new(),
             payloads: Vec::new(),
@@ -127,8 +158,10 @@ impl World {
             let made = world.new_builder(at);
             world.builders.push(made);
         }
-        world.after(Duration::from_millis(500), What::Beat);
-        world.after(Duration::from_nanos(PROBE_NS), What::Probe);
+        if !world.plan.real {
+            world.after(Duration::from_millis(500), What::Beat);
+            world.after(Duration::from_nanos(PROBE_NS), What::Probe);
+        }
         let kinds = [
             world.plan.cuts,
             world.plan.source_restarts,
@@ -211,12 +244,15 @@ impl World {
         loop {
             self.settle();
             self.check();
-            let all = self.script.outcomes.len() as u64 == self.plan.events;
-            if all && self.sources.iter().all(|source| source.0.held_count() == 0) {
+            let all = self.mind.has_ended(self.plan.events);
+            // A source that is away at the end hears nothing any more.
+            let away = self.plan.real || self.sources.iter().all(|source| source.0.held_count() == 0);
+            if all && away {
                 return;
             }
             let wakes = (self.sources.iter().map(|one| one.0.wake_at()))
-                .chain(self.builders.iter().map(|one| one.0.wake_at()));
+                .chain(self.builders.iter().map(|one| one.0.wake_at()))
+                .chain([self.mind.wake_at()]);
             let wake = wakes.min().unwrap_or(Instant::NEVER).max(self.now);
             let next = self.queue.first_key_value().map_or(Instant::NEVER, |((at, _), _)| *at);
             let what = if wake <= next {
@@ -227,10 +263,13 @@ impl World {
                 self.now = at;
                 what
             };
+            if std::env::var("WEIR_TRACE").is_ok() {
+                eprintln!("{}", what.text(self.now));
+            }
             assert!(
                 self.now < limit,
                 "after an hour {:?} are held; source 0 has {}, {:?}; builders {:?}",
-                self.script.held_ids(),
+                self.mind.held_ids(),
                 self.sources[0].0.held_count(),
                 self.sources[0].0.figures(),
                 self.builders.iter().map(|one| (one.0.held_events(), one.0.figures())).collect::<Vec<_>>(),
@@ -257,6 +296,7 @@ impl World {
         let now = self.now;
         match what {
             What::Wake => {
+                self.mind.on_wake(now);
                 self.sources
                     .iter_mut()
                     .filter(|one| one.0.wake_at() <= now)
@@ -266,23 +306,31 @@ impl World {
                     .filter(|one| one.0.wake_at() <= now)
                     .for_each(|one| one.0.on_wake(now));
             }
-            What::ToScheduler(peer, life, message) if self.life(peer) == life => {
-                self.script.on_message(peer, &message, now, &mut self.draws);
+            What::ToScheduler(peer, control, message) if self.is_control(peer, control) => {
+                self.mind.on_message(peer, control, &message, now, &mut self.draws);
             }
-            What::FromScheduler(peer, life, message) if self.life(peer) == life => self.tell(peer, &message),
-            What::Control(peer, life) if self.life(peer) == life => match peer {
-                Peer::Source(at) => self.sources[at].0.on_connected(now),
-                Peer::Builder(at) => self.builders[at].0.on_connected(now),
-            },
-            What::ControlLost(peer, life) if self.life(peer) == life => {
-                self.script.on_gone(peer, &mut self.draws);
+            What::FromScheduler(peer, control, message) if self.is_control(peer, control) => {
+                self.tell(peer, &message);
+            }
+            What::Control(peer, life) if self.life(peer) == life => {
+                self.sequence += 1;
+                let control = self.sequence;
+                self.controls.insert(peer, control);
+                self.mind.on_connected(control, now);
+                match peer {
+                    Peer::Source(at) => self.sources[at].0.on_connected(now),
+                    Peer::Builder(at) => self.builders[at].0.on_connected(now),
+                }
+            }
+            What::ControlLost(peer, control) if self.is_control(peer, control) => {
+                self.hang_up(peer);
                 match peer {
                     Peer::Source(at) => self.sources[at].0.on_closed(now),
                     Peer::Builder(at) => self.builders[at].0.on_closed(now),
                 }
             }
-            What::Connect { source, life, channel } if self.sources[source].1 == life => {
-                self.connect(source, channel);
+            What::Connect { source, life, channel, builder } if self.sources[source].1 == life => {
+                self.connect(source, channel, builder);
             }
             What::Data(link) => self.move_data(link),
             What::FromBuilder(link, message) => {
@@ -291,24 +339,40 @@ impl World {
                 }
             }
             What::Beat => {
-                let id = self.script.outcomes.len() as u64 + self.script.held_count() as u64;
+                let Mind::Script(script) = &self.mind else { return };
+                let held = script.held_count() as u64;
+                let id = script.outcomes.len() as u64 + held;
                 // A scheduler counts the sources' credits; here it waits for them.
-                let room = self.script.held_count() as u64 * self.largest() + self.largest()
-                    <= self.plan.buffer_bytes;
+                let room = (held + 1) * self.largest() <= self.plan.buffer_bytes;
                 if id < self.plan.events {
-                    if room {
-                        let bytes = self.event_bytes(id);
-                        self.script.beat(bytes, now, &mut self.draws);
+                    let bytes = self.event_bytes(id);
+                    if let Mind::Script(script) = &mut self.mind
+                        && room
+                    {
+                        script.beat(bytes, now, &mut self.draws);
                     }
                     self.after(self.plan.beat, What::Beat);
                 }
             }
             What::Probe => {
-                self.script.probe();
+                if let Mind::Script(script) = &mut self.mind {
+                    script.probe();
+                }
                 self.after(Duration::from_nanos(PROBE_NS), What::Probe);
             }
             What::Fault(kind) => self.fault(kind),
             _ => {}
+        }
+    }
+
+    fn is_control(&self, peer: Peer, control: u64) -> bool {
+        self.controls.get(&peer) == Some(&control)
+    }
+
+    /// The scheduler sees a connection end.
+    fn hang_up(&mut self, peer: Peer) {
+        if let Some(control) = self.controls.remove(&peer) {
+            self.mind.on_gone(peer, control, self.now, &mut self.draws);
         }
     }
 
@@ -338,10 +402,18 @@ impl World {
     fn settle(&mut self) {
         loop {
             let mut calm = true;
-            for (peer, message) in self.script.said() {
+            let (said, closed) = self.mind.said(&self.controls);
+            for (peer, message) in said {
                 calm = false;
-                let life = self.life(peer);
-                self.word(peer, true, What::FromScheduler(peer, life, message));
+                if let Some(control) = self.controls.get(&peer).copied() {
+                    self.word(peer, true, What::FromScheduler(peer, control, message));
+                }
+            }
+            for peer in closed {
+                calm = false;
+                if let Some(control) = self.controls.get(&peer).copied() {
+                    self.word(peer, true, What::ControlLost(peer, control));
+                }
             }
             for at in 0..self.sources.len() {
                 while let Some(action) = self.sources[at].0.poll() {
@@ -369,17 +441,17 @@ impl World {
                 let wait = self.delay();
                 self.after(wait, What::Control(peer, life));
             }
-            source::Action::Send(message) => self.word(peer, false, What::ToScheduler(peer, life, message)),
-            source::Action::Open { channel, .. } => {
+            source::Action::Send(message) => self.say(peer, message),
+            source::Action::Open { channel, address } => {
                 let wait = self.delay();
-                self.after(wait, What::Connect { source: at, life, channel });
+                self.after(wait, What::Connect { source: at, life, channel, builder: host_number(&address) });
             }
             source::Action::Close(channel) => {
                 let link = self.link(at, channel);
                 self.drop_pipe(link, false, true);
             }
-            source::Action::HangUp => {}
-            source::Action::End(why) => panic!("source {at} has ended: {why}"),
+            source::Action::HangUp => self.hang_up(peer),
+            source::Action::End(why) => assert!(self.mind.is_finished(), "source {at} has ended: {why}"),
         }
     }
 
@@ -390,7 +462,7 @@ impl World {
                 let wait = self.delay();
                 self.after(wait, What::Control(peer, life));
             }
-            builder::Action::Send(message) => self.word(peer, false, What::ToScheduler(peer, life, message)),
+            builder::Action::Send(message) => self.say(peer, message),
             builder::Action::SendTo { link, message } => {
                 let wait = Duration::from_nanos(100_000);
                 self.after(wait, What::FromBuilder(link, message));
@@ -403,8 +475,14 @@ impl World {
                 }
                 self.built.push(built);
             }
-            builder::Action::HangUp => {}
-            builder::Action::End(why) => panic!("builder {at} has ended: {why}"),
+            builder::Action::HangUp => self.hang_up(peer),
+            builder::Action::End(why) => assert!(self.mind.is_finished(), "builder {at} has ended: {why}"),
+        }
+    }
+
+    fn say(&mut self, peer: Peer, message: Message) {
+        if let Some(control) = self.controls.get(&peer).copied() {
+            self.word(peer, false, What::ToScheduler(peer, control, message));
         }
     }
 
@@ -413,8 +491,7 @@ impl World {
         found.map(|(link, _)| *link)
     }
 
-    fn connect(&mut self, source: usize, channel: ChannelId) {
-        let builder = channel.builder as usize;
+    fn connect(&mut self, source: usize, channel: ChannelId, builder: usize) {
         self.sequence += 1;
         let link = self.sequence;
         let slot = self.sources[source].0.slot().map_or(u32::MAX, u32::from);
@@ -522,14 +599,14 @@ impl World {
                 self.drop_pipe(links.get(at).copied(), true, true);
             }
             1 => {
-                self.script.on_gone(Peer::Source(source), &mut self.draws);
+                self.hang_up(Peer::Source(source));
                 for link in self.links(|pipe| pipe.source == source) {
                     self.drop_pipe(Some(link), false, true);
                 }
                 self.sources[source] = self.new_source(source);
             }
             2 => {
-                self.script.on_gone(Peer::Builder(builder), &mut self.draws);
+                self.hang_up(Peer::Builder(builder));
                 for link in self.links(|pipe| pipe.builder == builder) {
                     self.drop_pipe(Some(link), true, false);
                 }
@@ -538,14 +615,27 @@ impl World {
             }
             3 => {
                 let peer = if source % 2 == 0 { Peer::Builder(builder) } else { Peer::Source(source) };
-                let life = self.life(peer);
-                self.word(peer, true, What::ControlLost(peer, life));
+                if let Some(control) = self.controls.get(&peer).copied() {
+                    self.word(peer, true, What::ControlLost(peer, control));
+                }
             }
-            _ => self.script.reassign(&mut self.draws),
+            _ => {
+                if let Mind::Script(script) = &mut self.mind {
+                    script.reassign(&mut self.draws);
+                }
+            }
         }
     }
 
     fn links(&self, which: impl Fn(&Pipe) -> bool) -> Vec<u64> {
         self.pipes.iter().filter(|(_, pipe)| which(pipe)).map(|(link, _)| *link).collect()
+    }
+}
+
+/// The builder that was given this address.
+fn host_number(address: &SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(address) => usize::from(address.ip().octets()[3]),
+        SocketAddr::V6(_) => panic!("builders have addresses of 10.0.0.0/24 here"),
     }
 }
