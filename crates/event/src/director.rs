@@ -62,7 +62,7 @@ pub struct Director {
     /// Silence counts from here at the earliest: before, this core itself was not running.
     awake_since: Instant,
     /// Heartbeat 0 was due, or is, ns; before the clock began after a recovery.
-    origin_ns: i64,
+    origin_ns: i128,
     recovered_at: Instant,
     connections: BTreeMap<u64, Connection>,
     members: Members,
@@ -265,8 +265,14 @@ impl Director {
     /// So that no ledger, here or at a peer, grows with the length of a run.
     fn settle_when_long(&mut self) {
         if self.ledger.unsettled() > self.settings.unsettled_max {
-            let settled = self.ledger.settle().clone();
-            self.outbox.send(To::Peers, Message::Settled(settled));
+            self.settle();
         }
+    }
+
+    fn settle(&mut self) {
+        // What it covers was said before.
+        self.outbox.flush();
+        let settled = self.ledger.settle().clone();
+        self.outbox.send(To::Peers, Message::Settled(settled));
     }
 }
