@@ -175,6 +175,9 @@ impl Director {
         if self.builders_changed {
             wake = wake.min(self.builders_told + self.list_pause());
         }
+        if let (Some(deadline), Some(oldest)) = (self.settings.deadline, self.waiting.front()) {
+            wake = wake.min(self.due(*oldest) + deadline);
+        }
         match self.phase {
             Phase::Finished => return Instant::NEVER,
             Phase::Running => wake = wake.min(self.due(self.ledger.generated())),
@@ -182,6 +185,15 @@ impl Director {
             Phase::Learning(_) | Phase::Gathering => {}
         }
         wake
+    }
+
+    /// Whoever watches over members from outside says that one is gone: it is fenced, as one that is silent.
+    pub fn fence_member(&mut self, role: GroupRole, name: &str, now: Instant) {
+        self.advance(now);
+        if let Some(connection) = self.members.connection_of(role, name) {
+            self.outbox.close(connection, "the membership service says that it is gone");
+            self.forget(connection, FailureKind::Silent);
+        }
     }
 
     /// No more heartbeats: what is held is drained (beats-4).
@@ -219,6 +231,10 @@ impl Director {
     }
     pub fn epoch(&self) -> u32 {
         self.epoch
+    }
+    /// Events without a builder; of the held ones, the others are in flight.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
     }
     /// Whether heartbeats are being issued.
     pub fn is_running(&self) -> bool {

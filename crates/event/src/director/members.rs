@@ -150,6 +150,14 @@ impl Members {
     pub fn source_mut(&mut self, slot: u32) -> Option<&mut Source> {
         self.sources.get_mut(slot as usize)?.as_mut()
     }
+    pub fn connection_of(&self, role: GroupRole, name: &str) -> Option<u64> {
+        match role {
+            GroupRole::Source => self.sources.iter().flatten().find(|source| source.name == name)?.connection,
+            GroupRole::Builder => {
+                self.builders.iter().flatten().find(|builder| builder.name == name)?.connection
+            }
+        }
+    }
     /// With their slots.
     pub fn known_builders(&self) -> impl Iterator<Item = (u32, &Builder)> {
         (0..).zip(&self.builders).filter_map(|(slot, builder)| Some((slot, builder.as_ref()?)))

@@ -35,8 +35,10 @@ pub fn known(run: &str, slot: u32) -> Known {
 
 impl Hand {
     pub fn new(settings: Settings) -> Hand {
-        let director =
-            Director::new(settings, Box::<Turns>::default(), Box::new(Policy::Whitelist), "fresh".into());
+        Hand::with_policy(settings, Policy::Whitelist)
+    }
+    pub fn with_policy(settings: Settings, policy: Policy) -> Hand {
+        let director = Director::new(settings, Box::<Turns>::default(), Box::new(policy), "fresh".into());
         Hand { director, now: at_ms(0) }
     }
     pub fn settings() -> Settings {
@@ -44,7 +46,10 @@ impl Hand {
     }
     /// One source on connection 1 and builders on 11, 12, …, with channels; heartbeat 0 is issued.
     pub fn running(settings: Settings, builders: u64) -> Hand {
-        let mut hand = Hand::new(settings);
+        Hand::new(settings).begun(builders)
+    }
+    pub fn begun(self, builders: u64) -> Hand {
+        let mut hand = self;
         hand.join(1, &source("s"));
         for at in 0..builders {
             hand.join(11 + at, &builder(&format!("b{at}")));

@@ -1,5 +1,6 @@
 use super::hand::{Hand, assigned, at_ms, builder, closes, source, told};
-use crate::director::{Action, FailureKind, Settings, To};
+use super::parts::Policy;
+use crate::director::{Action, FailureKind, GroupRole, Settings, To};
 use crate::ledger::Reason;
 use crate::message::{Answer, Message, Outcome, Release, Role};
 use std::time::Duration;
@@ -340,4 +341,71 @@ fn neither_the_ledger_nor_the_table_grows_with_the_length_of_a_run() {
     let held = hand.director.ledger().held_count() as usize;
     assert!(hand.director.table.width() <= 2 * held + 1024, "{} for {held}", hand.director.table.width());
     assert!(hand.director.waiting.len() <= hand.director.table.width());
+}
+
+/// The last list of builders to all sources: slot, listed, channel.
+fn builders(actions: &[Action]) -> Vec<(u32, bool, Option<u32>)> {
+    let lists = actions.iter().filter_map(|action| match action {
+        Action::Send { to: To::Sources, message: Message::Builders(list) } => Some(list),
+        _ => None,
+    });
+    let last = lists.last().expect("no list was sent");
+    last.builders.iter().map(|builder| (builder.slot, builder.listed, builder.channel)).collect()
+}
+
+// Spec: event-building.md#failure-6
+#[test]
+fn a_death_policy_says_which_channels_go_and_nothing_is_assigned_while_all_are_made_anew() {
+    for policy in [Policy::Whitelist, Policy::Blacklist, Policy::Reinitialise] {
+        let mut hand = Hand::with_policy(Hand::settings(), policy).begun(3);
+        hand.wake(1);
+        hand.now = at_ms(2);
+        let mut actions = hand.closed(12);
+        actions.extend(hand.wake(3));
+        let expected = match policy {
+            Policy::Whitelist => [(0, true, Some(1)), (1, false, Some(1)), (2, true, Some(1))],
+            Policy::Blacklist => [(0, true, Some(1)), (1, false, None), (2, true, Some(1))],
+            Policy::Reinitialise => [(0, false, Some(2)), (1, false, None), (2, false, Some(2))],
+        };
+        assert_eq!(builders(&actions), expected, "{policy:?}");
+        assert_eq!(assigned(&actions).is_empty(), policy == Policy::Reinitialise, "{policy:?}");
+        if policy == Policy::Reinitialise {
+            let half = [hand.say(1, &Message::Channel(vec![(0, true)])), hand.wake(4)].concat();
+            assert!(assigned(&half).is_empty(), "assigned while a channel was down");
+            let whole = [hand.say(1, &Message::Channel(vec![(2, true)])), hand.wake(5)].concat();
+            assert!(!assigned(&whole).is_empty());
+        }
+    }
+}
+
+// Spec: event-building.md#ledger-5
+#[test]
+fn a_release_goes_to_every_source_and_confirms_the_event_to_its_builder_alone() {
+    let mut hand = Hand::running(Hand::settings(), 2);
+    let (id, slot, epoch) = assigned(&hand.wake(1))[0];
+    let actions = hand.done(11 + u64::from(slot), id, epoch, Outcome::Complete);
+    let release = [Release { first: id, count: 1, outcome: Some(Outcome::Complete) }];
+    assert_eq!(releases(&actions, To::Sources), release);
+    assert_eq!(releases(&actions, To::One(11 + u64::from(slot))), release);
+    assert!(releases(&actions, To::One(12 - u64::from(slot))).is_empty());
+}
+
+#[test]
+fn a_member_that_the_membership_service_has_lost_is_fenced() {
+    let mut hand = Hand::running(Hand::settings(), 2);
+    hand.director.fence_member(GroupRole::Builder, "b1", hand.now);
+    hand.director.fence_member(GroupRole::Builder, "never-seen", hand.now);
+    let actions = hand.actions();
+    assert!(closes(&actions, 12) && !closes(&actions, 11));
+    assert!(assigned(&hand.wake(1)).iter().all(|(_, slot, _)| *slot == 0));
+}
+
+#[test]
+fn a_source_that_comes_back_with_fragments_of_another_size_is_refused() {
+    let mut hand = Hand::running(Hand::settings(), 1);
+    hand.closed(1);
+    let mut other = source("s");
+    other.role = Role::Source { buffer_bytes: 1 << 20, fragment_bytes_max: 999, fixed: true };
+    assert_eq!(refused(&hand.join(2, &other), 2), Some(false));
+    assert_eq!(refused(&hand.join(3, &source("s")), 3), None);
 }
