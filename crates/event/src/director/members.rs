@@ -8,7 +8,7 @@ use crate::message::{
     Assignment, BuilderAt, BuilderList, Join, Message, Refused, Release, Role, SourceList, VERSION,
 };
 use crate::wire::HEADER_BYTES;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 use weir_core::Instant;
@@ -187,10 +187,11 @@ impl Members {
         self.fixed_room =
             fixed().map(|source| source.buffer_bytes / source.fragment_bytes_max).min().unwrap_or(u64::MAX);
         self.variable_sources = known().filter(|source| !source.fixed).count() as u32;
-        let sent_by = |host: &str| -> u64 {
-            known().filter(|source| source.host == host).map(|source| source.fragment_bytes_max).sum()
-        };
-        let main = known().max_by_key(|source| sent_by(&source.host)).map(|source| source.host.clone());
+        let mut sent: BTreeMap<&str, u64> = BTreeMap::new();
+        for source in known() {
+            *sent.entry(&source.host).or_default() += source.fragment_bytes_max;
+        }
+        let main = sent.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(host, _)| host);
         let number = main.and_then(|host| {
             self.builders
                 .iter()

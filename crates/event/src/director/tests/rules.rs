@@ -345,11 +345,11 @@ fn neither_the_ledger_nor_the_table_grows_with_the_length_of_a_run() {
 
 /// The last list of builders to all sources: slot, listed, channel.
 fn builders(actions: &[Action]) -> Vec<(u32, bool, Option<u32>)> {
-    let lists = actions.iter().filter_map(|action| match action {
+    let mut lists = actions.iter().filter_map(|action| match action {
         Action::Send { to: To::Sources, message: Message::Builders(list) } => Some(list),
         _ => None,
     });
-    let last = lists.last().expect("no list was sent");
+    let last = lists.next_back().expect("no list was sent");
     last.builders.iter().map(|builder| (builder.slot, builder.listed, builder.channel)).collect()
 }
 

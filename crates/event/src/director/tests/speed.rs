@@ -8,7 +8,7 @@ use crate::message::{Done, Join, Message, Outcome, Role};
 #[test]
 fn an_event_costs_the_same_however_many_sources_there_are() {
     let events: u64 = if cfg!(debug_assertions) { 20_000 } else { 300_000 };
-    for sources in [1u64, 250] {
+    for sources in [250u64, 1] {
         // Nobody answers probes here.
         let detect = std::time::Duration::from_secs(3600);
         let settings = Settings { sources: sources as u32, rate_hz: 100_000.0, detect, ..Hand::settings() };
@@ -26,7 +26,7 @@ fn an_event_costs_the_same_however_many_sources_there_are() {
             hand.say(10_000 + at, &Message::Channel(works.clone()));
         }
         hand.wake(0);
-        let begun = std::time::Instant::now();
+        let begun = weir_sys::clock::thread_cpu_time();
         let mut flight: Vec<(u64, u32, u32)> = Vec::new();
         let (mut messages, mut ended) = (0u64, 0u64);
         let mut ms = 0;
@@ -48,8 +48,9 @@ fn an_event_costs_the_same_however_many_sources_there_are() {
                 ended += 1;
             }
         }
-        let ns = begun.elapsed().as_nanos() as f64 / ended as f64;
-        println!("{sources} sources: {ns:.0} ns an event, {messages} messages for {ended} events");
+        let used = weir_sys::clock::thread_cpu_time() - begun;
+        let ns = used.as_nanos() as f64 / ended as f64;
+        println!("{sources} sources: {ns:.0} ns of CPU an event, {messages} messages for {ended} events");
         assert!(hand.director.ledger().totals().complete == ended);
         assert!(messages < 4 * ended, "messages grow with the sources");
     }
