@@ -10,6 +10,7 @@
 
 mod assignments;
 mod beats;
+mod channels;
 mod detection;
 mod figures;
 mod members;

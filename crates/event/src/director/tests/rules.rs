@@ -1,8 +1,8 @@
-use super::hand::{Hand, assigned, at_ms, builder, closes, source, told};
+use super::hand::{Hand, assigned, at_ms, builder, closes, known, source, told};
 use super::parts::Policy;
 use crate::director::{Action, FailureKind, GroupRole, Settings, To};
 use crate::ledger::Reason;
-use crate::message::{Answer, Message, Outcome, Release, Role};
+use crate::message::{Answer, Known, Message, Outcome, Release, Role};
 use std::time::Duration;
 
 fn refused(actions: &[Action], connection: u64) -> Option<bool> {
@@ -305,6 +305,8 @@ fn a_peer_that_lies_or_speaks_out_of_turn_loses_its_connection_and_nothing_else_
     for wrong in [
         crate::message::Join { name: "-".into(), ..source("s") },
         crate::message::Join { version: 9, ..source("s") },
+        crate::message::Join { known: Some(Known { epoch: u32::MAX, ..known("old", 0) }), ..source("s") },
+        crate::message::Join { known: Some(Known { last: Some((1 << 48, 0)), ..known("old", 0) }), ..source("s") },
         crate::message::Join {
             role: Role::Source { buffer_bytes: 10, fragment_bytes_max: 1000, fixed: true },
             ..source("s")
@@ -408,4 +410,40 @@ fn a_source_that_comes_back_with_fragments_of_another_size_is_refused() {
     other.role = Role::Source { buffer_bytes: 1 << 20, fragment_bytes_max: 999, fixed: true };
     assert_eq!(refused(&hand.join(2, &other), 2), Some(false));
     assert_eq!(refused(&hand.join(3, &source("s")), 3), None);
+}
+
+// Spec: event-building.md#credits-1
+#[test]
+fn a_source_has_the_room_that_a_heartbeat_counts_on_before_it_hears_of_it() {
+    let mut small = source("s");
+    small.role = Role::Source { buffer_bytes: 3_000, fragment_bytes_max: 1000, fixed: true };
+    let mut hand = Hand::new(Hand::settings());
+    hand.join(1, &small);
+    hand.join(11, &builder("b0"));
+    hand.say(1, &Message::Channel(vec![(0, true)]));
+    let mut given = Vec::new();
+    for ms in 0..3 {
+        given.extend(assigned(&hand.wake(ms)));
+    }
+    // One ends and two are born, of which one has room, before the shell asks what to do.
+    hand.now = at_ms(4);
+    let done =
+        Message::Done(vec![crate::message::Done { id: 1, epoch: given[1].2, outcome: Outcome::Complete }]);
+    hand.director.on_wake(at_ms(2));
+    hand.director.on_message(11, &done, hand.now);
+    hand.director.on_wake(hand.now);
+    let order: Vec<String> = hand
+        .actions()
+        .iter()
+        .filter_map(|action| match action {
+            Action::Send { to: To::Sources, message: Message::Beats { first, count, .. } } => {
+                Some(format!("beats {first} {count}"))
+            }
+            Action::Send { to: To::Sources, message: Message::Release(list) } => {
+                Some(list.iter().map(|one| format!("release {} {}", one.first, one.count)).collect())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, ["release 1 1", "beats 3 1", "release 4 1"]);
 }
