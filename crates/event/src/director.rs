@@ -10,6 +10,7 @@
 
 mod assignments;
 mod beats;
+mod channels;
 mod detection;
 mod figures;
 mod members;
@@ -62,7 +63,7 @@ pub struct Director {
     /// Silence counts from here at the earliest: before, this core itself was not running.
     awake_since: Instant,
     /// Heartbeat 0 was due, or is, ns; before the clock began after a recovery.
-    origin_ns: i64,
+    origin_ns: i128,
     recovered_at: Instant,
     connections: BTreeMap<u64, Connection>,
     members: Members,
@@ -175,6 +176,9 @@ impl Director {
         if self.builders_changed {
             wake = wake.min(self.builders_told + self.list_pause());
         }
+        if let (Some(deadline), Some(oldest)) = (self.settings.deadline, self.waiting.front()) {
+            wake = wake.min(self.due(*oldest) + deadline);
+        }
         match self.phase {
             Phase::Finished => return Instant::NEVER,
             Phase::Running => wake = wake.min(self.due(self.ledger.generated())),
@@ -182,6 +186,15 @@ impl Director {
             Phase::Learning(_) | Phase::Gathering => {}
         }
         wake
+    }
+
+    /// Whoever watches over members from outside says that one is gone: it is fenced, as one that is silent.
+    pub fn fence_member(&mut self, role: GroupRole, name: &str, now: Instant) {
+        self.advance(now);
+        if let Some(connection) = self.members.connection_of(role, name) {
+            self.outbox.close(connection, "the membership service says that it is gone");
+            self.forget(connection, FailureKind::Silent);
+        }
     }
 
     /// No more heartbeats: what is held is drained (beats-4).
@@ -219,6 +232,10 @@ impl Director {
     }
     pub fn epoch(&self) -> u32 {
         self.epoch
+    }
+    /// Events without a builder; of the held ones, the others are in flight.
+    pub fn waiting_count(&self) -> usize {
+        self.waiting.len()
     }
     /// Whether heartbeats are being issued.
     pub fn is_running(&self) -> bool {
@@ -265,8 +282,14 @@ impl Director {
     /// So that no ledger, here or at a peer, grows with the length of a run.
     fn settle_when_long(&mut self) {
         if self.ledger.unsettled() > self.settings.unsettled_max {
-            let settled = self.ledger.settle().clone();
-            self.outbox.send(To::Peers, Message::Settled(settled));
+            self.settle();
         }
+    }
+
+    fn settle(&mut self) {
+        // What it covers was said before.
+        self.outbox.flush();
+        let settled = self.ledger.settle().clone();
+        self.outbox.send(To::Peers, Message::Settled(settled));
     }
 }

@@ -7,40 +7,45 @@ use crate::ledger::Reason;
 use crate::message::{Message, Outcome};
 use weir_core::Instant;
 
-fn ns(at: Instant) -> i64 {
-    i64::try_from(at.as_ns()).unwrap_or(i64::MAX)
+/// Wide enough for whatever a peer says of the run's age.
+fn ns(at: Instant) -> i128 {
+    i128::from(at.as_ns())
+}
+
+fn bounded(ns: i128) -> u64 {
+    u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
 }
 
 impl Director {
     /// When heartbeat `id` is due, ns; it may be before the clock began.
-    fn due_ns(&self, id: u64) -> i64 {
-        // As a float a year of heartbeats is exact to a microsecond, and the clock of a run does not drift: each is reckoned from the start.
-        self.origin_ns.saturating_add((id as f64 * 1e9 / self.settings.rate_hz) as i64)
+    fn due_ns(&self, id: u64) -> i128 {
+        // As a float a year of heartbeats is exact to some microseconds, and nothing adds up: each is reckoned from the start.
+        self.origin_ns + (id as f64 * 1e9 / self.settings.rate_hz) as i128
     }
 
     pub(super) fn due(&self, id: u64) -> Instant {
-        Instant::from_ns(u64::try_from(self.due_ns(id)).unwrap_or(0))
+        Instant::from_ns(bounded(self.due_ns(id)))
     }
 
     pub(super) fn age_ns(&self, id: u64) -> u64 {
-        u64::try_from(ns(self.now).saturating_sub(self.due_ns(id))).unwrap_or(0)
+        bounded(ns(self.now) - self.due_ns(id))
     }
 
     /// The clock is set so that `id` is due at `at_ns`.
-    pub(super) fn set_clock(&mut self, id: u64, at_ns: i64) {
+    pub(super) fn set_clock(&mut self, id: u64, at_ns: i128) {
         self.origin_ns = 0;
-        self.origin_ns = at_ns.saturating_sub(self.due_ns(id));
+        self.origin_ns = at_ns - self.due_ns(id);
     }
 
     /// How many heartbeats were due by `at`: the id behind the last of them.
-    fn due_by(&self, at_ns: i64) -> u64 {
-        let since = at_ns.saturating_sub(self.origin_ns);
+    fn due_by(&self, at_ns: i128) -> u64 {
+        let since = at_ns - self.origin_ns;
         if since < 0 {
             return 0;
         }
         let mut count = (since as f64 * self.settings.rate_hz / 1e9) as u64;
         // The product is rounded; what counts is when each is due, or the shell would wake for it again and again.
-        while self.due_ns(count) <= at_ns {
+        while count < u64::MAX && self.due_ns(count) <= at_ns {
             count += 1;
         }
         while count > 0 && self.due_ns(count - 1) > at_ns {
@@ -67,7 +72,7 @@ impl Director {
     pub(super) fn tell_start(&mut self, to: To) {
         if self.settings.trigger_at_source && matches!(self.phase, Phase::Running) {
             let first = self.ledger.generated();
-            let in_ns = u64::try_from(self.due_ns(first).saturating_sub(ns(self.now))).unwrap_or(0);
+            let in_ns = bounded(self.due_ns(first) - ns(self.now));
             self.outbox.send(to, Message::Start { first, in_ns });
         }
     }
@@ -80,8 +85,8 @@ impl Director {
         let first = self.ledger.generated();
         let end = self.due_by(ns(self.now)).min(events);
         if first < end {
-            let late_max = i64::try_from(self.settings.late_max.as_nanos()).unwrap_or(i64::MAX);
-            let in_time = self.due_by(ns(self.now).saturating_sub(late_max)).clamp(first, end);
+            let late_max = self.settings.late_max.as_nanos() as i128;
+            let in_time = self.due_by(ns(self.now) - late_max - 1).clamp(first, end);
             self.stillborn(first, in_time, Reason::NoScheduler);
             self.bear(in_time, end);
         }
@@ -121,11 +126,10 @@ impl Director {
         self.ledger.generate(end - first);
         let outcome = Outcome::Dropped(reason);
         self.ledger.finish_range(first, end, outcome);
-        let mut at = first;
-        while at < end {
-            let count = u32::try_from(end - at).unwrap_or(u32::MAX);
-            self.outbox.release_at_sources(at, count, outcome);
-            at += u64::from(count);
+        match u32::try_from(end - first) {
+            Ok(count) => self.outbox.release_at_sources(first, count, outcome),
+            // After an absence of months: more than messages should name one by one.
+            Err(_) => self.settle(),
         }
     }
 

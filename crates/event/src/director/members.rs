@@ -1,22 +1,20 @@
-//! Sources and builders: names, slots, channels, epochs. Rules: `docs/specs/event-building.md#names-1`.
+//! Sources and builders: names, slots, coming and going. Rules: `docs/specs/event-building.md#names-1`.
 
 use super::figures::{BuilderLine, FailureKind};
 use super::outbox::{GroupRole, To};
 use super::table::{Place, UNANNOUNCED};
 use super::{Director, Phase};
-use crate::message::{
-    Assignment, BuilderAt, BuilderList, Join, Message, Refused, Release, Role, SourceList, VERSION,
-};
+use crate::message::{Assignment, Join, Message, Refused, Release, Role, SourceList, VERSION};
 use crate::wire::HEADER_BYTES;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::Duration;
 use weir_core::Instant;
-use weir_seams::death_policy::Remedy;
-use weir_seams::scheduler::{self, BuilderId};
+use weir_seams::scheduler::BuilderId;
 
 /// Ids from here on are no heartbeats of any run: at 10 MHz this is a year.
 const ID_MAX: u64 = 1 << 48;
+/// Half of what an epoch can count to: the rest is for this scheduler.
+const EPOCH_MAX: u32 = 1 << 31;
 const HOST_BYTES_MAX: usize = 255;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +81,7 @@ impl Builder {
         self.missing == 0
     }
     /// Whether that is news.
-    fn set_working(&mut self, source: u32, works: bool) -> bool {
+    pub fn set_working(&mut self, source: u32, works: bool) -> bool {
         let Some(bit) = self.working.get_mut(source as usize) else { return false };
         let news = *bit != works;
         *bit = works;
@@ -94,7 +92,7 @@ impl Builder {
         }
         news
     }
-    fn none_work(&mut self) {
+    pub fn none_work(&mut self) {
         self.working.fill(false);
         self.missing = self.working.len();
     }
@@ -150,6 +148,14 @@ impl Members {
     pub fn source_mut(&mut self, slot: u32) -> Option<&mut Source> {
         self.sources.get_mut(slot as usize)?.as_mut()
     }
+    pub fn connection_of(&self, role: GroupRole, name: &str) -> Option<u64> {
+        match role {
+            GroupRole::Source => self.sources.iter().flatten().find(|source| source.name == name)?.connection,
+            GroupRole::Builder => {
+                self.builders.iter().flatten().find(|builder| builder.name == name)?.connection
+            }
+        }
+    }
     /// With their slots.
     pub fn known_builders(&self) -> impl Iterator<Item = (u32, &Builder)> {
         (0..).zip(&self.builders).filter_map(|(slot, builder)| Some((slot, builder.as_ref()?)))
@@ -179,10 +185,11 @@ impl Members {
         self.fixed_room =
             fixed().map(|source| source.buffer_bytes / source.fragment_bytes_max).min().unwrap_or(u64::MAX);
         self.variable_sources = known().filter(|source| !source.fixed).count() as u32;
-        let sent_by = |host: &str| -> u64 {
-            known().filter(|source| source.host == host).map(|source| source.fragment_bytes_max).sum()
-        };
-        let main = known().max_by_key(|source| sent_by(&source.host)).map(|source| source.host.clone());
+        let mut sent: BTreeMap<&str, u64> = BTreeMap::new();
+        for source in known() {
+            *sent.entry(&source.host).or_default() += source.fragment_bytes_max;
+        }
+        let main = sent.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(host, _)| host);
         let number = main.and_then(|host| {
             self.builders
                 .iter()
@@ -233,6 +240,9 @@ pub(super) fn check(join: &Join) -> Result<(), String> {
         && known.behind() >= ID_MAX
     {
         return Err("it knows of heartbeats that no run can have reached".to_owned());
+    }
+    if join.known.as_ref().is_some_and(|known| known.epoch >= EPOCH_MAX) {
+        return Err("it knows of more changes of membership than a run can have had".to_owned());
     }
     Ok(())
 }
@@ -485,33 +495,6 @@ impl Director {
         SourceList { version: self.members.source_version, sources: sources.collect() }
     }
 
-    fn builder_list(&self) -> BuilderList {
-        let builders = self.members.known_builders().map(|(slot, builder)| BuilderAt {
-            slot,
-            name: builder.name.clone(),
-            address: builder.address,
-            incarnation: builder.incarnation,
-            listed: self.view.get(BuilderId(slot)).is_some(),
-            channel: builder.channel,
-        });
-        BuilderList { epoch: self.epoch, builders: builders.collect() }
-    }
-
-    /// Between two lists to all sources: with many builders the list is long, and they come one by one.
-    pub(super) fn list_pause(&self) -> Duration {
-        Duration::from_micros(20 * self.members.builders.len() as u64 * self.members.sources.len() as u64)
-            .min(Duration::from_millis(200))
-    }
-
-    pub(super) fn tell_builders(&mut self) {
-        if self.builders_changed && self.now >= self.builders_told + self.list_pause() {
-            self.builders_changed = false;
-            self.builders_told = self.now;
-            let list = self.builder_list();
-            self.outbox.send(To::Sources, Message::Builders(list));
-        }
-    }
-
     /// Ends a peer's connection; it may join again.
     pub(super) fn expel(&mut self, connection: u64, why: &'static str) {
         self.outbox.close(connection, why);
@@ -567,109 +550,6 @@ impl Director {
         self.refresh(slot);
         let remedies = self.policy.on_death(BuilderId(slot));
         self.remedy(&remedies);
-    }
-
-    pub(super) fn remedy(&mut self, remedies: &[Remedy]) {
-        for remedy in remedies {
-            match *remedy {
-                Remedy::Unlist(id) => self.want(id, false),
-                Remedy::List(id) => self.want(id, true),
-                Remedy::CloseChannel(id) => self.set_channel(id.0, false, false),
-                Remedy::OpenChannel(id) => self.set_channel(id.0, true, false),
-                Remedy::ReopenAll => {
-                    self.reopening = true;
-                    for slot in 0..self.members.builders.len() as u32 {
-                        if self.members.builder(slot).is_some_and(|builder| builder.channel.is_some()) {
-                            self.set_channel(slot, true, true);
-                        }
-                    }
-                }
-            }
-        }
-        self.builders_changed |= !remedies.is_empty();
-    }
-
-    fn want(&mut self, id: BuilderId, wanted: bool) {
-        if let Some(builder) = self.members.builder_mut(id.0) {
-            builder.wanted = wanted;
-            self.refresh(id.0);
-        }
-    }
-
-    /// `anew`: also when there is one.
-    pub(super) fn set_channel(&mut self, slot: u32, open: bool, anew: bool) {
-        let Some(builder) = self.members.builder_mut(slot) else { return };
-        if open && builder.channel.is_some() && !anew {
-            return;
-        }
-        builder.none_work();
-        builder.broken_since = None;
-        builder.channel = None;
-        if open {
-            builder.generation = builder.generation.wrapping_add(1);
-            builder.channel = Some(builder.generation);
-        }
-        self.builders_changed = true;
-        self.refresh(slot);
-    }
-
-    /// A source says which of its channels work.
-    pub(super) fn on_channel(&mut self, source: u32, changes: &[(u32, bool)]) {
-        let now = self.now;
-        for (slot, works) in changes {
-            let Some(builder) = self.members.builder_mut(*slot) else { continue };
-            if (*works && builder.channel.is_none()) || !builder.set_working(source, *works) {
-                continue;
-            }
-            if builder.all_work() {
-                builder.broken_since = None;
-            } else if !*works && builder.connection.is_some() {
-                builder.broken_since.get_or_insert(now);
-            }
-            self.refresh(*slot);
-        }
-    }
-
-    pub(super) fn refresh_all(&mut self) {
-        for slot in 0..self.members.builders.len() as u32 {
-            self.refresh(slot);
-        }
-    }
-
-    /// Whether every source has a working channel to every builder that is there.
-    pub(super) fn all_channels_work(&self) -> bool {
-        let there = |builder: &&Builder| builder.connection.is_some() && builder.channel.is_some();
-        let mut builders = self.members.builders.iter().flatten().filter(there);
-        builders.all(Builder::all_work)
-    }
-
-    /// Lists or unlists a builder as things are now.
-    pub(super) fn refresh(&mut self, slot: u32) {
-        let id = BuilderId(slot);
-        let all_work = self.members.builder(slot).is_some_and(Builder::all_work);
-        if self.reopening && all_work && self.all_channels_work() {
-            self.reopening = false;
-        }
-        let Some(builder) = self.members.builder(slot) else { return };
-        let may = builder.wanted && builder.connection.is_some() && builder.channel.is_some() && all_work;
-        let listed = self.view.get(id).is_some();
-        if may == listed {
-            return;
-        }
-        if may {
-            self.view.list(scheduler::Builder {
-                id,
-                host: builder.host_number,
-                memory_bytes: builder.memory_bytes,
-                outstanding_bytes: builder.outstanding_bytes,
-                outstanding_events: builder.outstanding_events,
-            });
-        } else {
-            self.view.unlist(id);
-        }
-        self.scheduler.on_membership(id, &self.view);
-        self.epoch += 1;
-        self.builders_changed = true;
     }
 
     /// Each builder's line, ascending by slot.

@@ -133,17 +133,16 @@ impl Director {
         // The earliest of the peers' clocks: messages are late and never early.
         let clocks = all().filter_map(|(at, known)| {
             let (id, age_ns) = known.last?;
-            let at = i64::try_from(at.as_ns()).ok()?;
-            Some((id, at.saturating_sub(i64::try_from(age_ns).unwrap_or(i64::MAX))))
+            Some((id, i128::from(at.as_ns()) - i128::from(age_ns)))
         });
-        let clocks: Vec<(u64, i64)> = clocks.collect();
+        let clocks: Vec<(u64, i128)> = clocks.collect();
         self.members.builder_slots = slots.map_or(0, |slot| slot + 1);
         self.ledger = ledger;
         self.epoch = epoch;
         let mut origin = None;
         for (id, at_ns) in clocks {
             self.set_clock(id, at_ns);
-            origin = Some(origin.map_or(self.origin_ns, |origin: i64| origin.min(self.origin_ns)));
+            origin = Some(origin.map_or(self.origin_ns, |origin: i128| origin.min(self.origin_ns)));
         }
         if let Some(origin) = origin {
             self.origin_ns = origin;

@@ -10,11 +10,11 @@ pub struct Settings {
     pub rate_hz: f64,
     /// Heartbeats in all; `None`: until it is stopped.
     pub events: Option<u64>,
-    /// Sources of which an event is made, 1 to 65,535. Others are refused.
+    /// Sources of which an event is made, 1 to 8,192. Others are refused.
     pub sources: u32,
     /// Builders that must be there before the first heartbeat.
     pub builders: u32,
-    /// Slots for builders: names, over the whole run.
+    /// Slots for builders: names, over the whole run; at most 4,096, so that a list of them fits a frame.
     pub builders_max: u32,
     pub trigger_at_source: bool,
     /// No heartbeat comes before.
