@@ -160,8 +160,15 @@ pub enum Message {
     Builders(BuilderList),
     Sources(SourceList),
     Leave(String),
-    Beats { first: u64, count: u32, age_ns: u64 },
-    Announce { first: u64, bytes: Vec<u32> },
+    Beats {
+        first: u64,
+        count: u32,
+        age_ns: u64,
+    },
+    Announce {
+        first: u64,
+        bytes: Vec<u32>,
+    },
     Assign(Vec<Assignment>),
     Release(Vec<Release>),
     Done(Vec<Done>),
@@ -171,7 +178,9 @@ pub enum Message {
     Answer(Answer),
     /// Builder slot, and whether the channel works.
     Channel(Vec<(u32, bool)>),
-    Grant { total_bytes: u64 },
+    Grant {
+        total_bytes: u64,
+    },
     /// Heartbeat and epoch.
     Again(Vec<(u64, u32)>),
 }

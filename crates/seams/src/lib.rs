@@ -1,8 +1,8 @@
 //! The narrow traits that implementations plug into, and the entries by which the registry knows them.
 
 pub mod chunks;
-pub mod entry;
 pub mod death_policy;
+pub mod entry;
 pub mod launcher;
 pub mod membership;
 pub mod sampler;

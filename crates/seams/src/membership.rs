@@ -138,8 +138,7 @@ pub trait Watch: Send {
 }
 
 /// Values have been checked against the entry's parameters; no service is waited for.
-pub type MembershipEntry =
-    crate::Entry<fn(&Values, &Group) -> Result<Box<dyn Membership>, MembershipError>>;
+pub type MembershipEntry = crate::Entry<fn(&Values, &Group) -> Result<Box<dyn Membership>, MembershipError>>;
 
 /// Names become parts of paths in a service: nothing else may pass.
 pub fn is_name(text: &str) -> bool {

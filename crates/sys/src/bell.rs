@@ -29,14 +29,14 @@ impl<T> Belled<T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the value, and rings: the other thread will look.
-    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+    /// Changes the value, and rings where `change` says that there is something new: the other thread will look.
+    pub fn change(&self, change: impl FnOnce(&mut T) -> bool) {
         let mut value = self.lock();
-        let result = change(&mut value);
-        let one = 1_u64;
-        // Safety: the buffer is eight bytes long and outlives the call. It fails only where the count would overflow: rung then.
-        unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), 8) };
-        result
+        if change(&mut value) {
+            let one = 1_u64;
+            // Safety: the buffer is eight bytes long and outlives the call. It fails only where the count would overflow: rung then.
+            unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+        }
     }
 
     /// Takes one new thing out of the value; the bell is silent once `take` finds none.
@@ -74,15 +74,23 @@ mod tests {
         let belled = Belled::new(Vec::new()).unwrap();
         let rings = || wait(belled.as_fd(), Interest::Readable, Duration::ZERO).unwrap();
         assert!(!rings());
-        belled.change(|values| values.push(1));
-        belled.change(|values| values.push(2));
+        let put = |value| {
+            belled.change(|values| {
+                values.push(value);
+                true
+            });
+        };
+        belled.change(|_| false);
+        assert!(!rings());
+        put(1);
+        put(2);
         assert!(rings());
         assert_eq!(belled.take(Vec::pop), Some(2));
         assert!(rings(), "another value waits");
         assert_eq!(belled.take(Vec::pop), Some(1));
         assert_eq!(belled.take(Vec::pop), None);
         assert!(!rings());
-        belled.change(|values| values.push(3));
+        put(3);
         assert!(rings());
     }
 
@@ -90,7 +98,7 @@ mod tests {
     fn a_thread_that_waits_for_the_descriptor_is_woken() {
         let belled = Belled::new(None).unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(|| belled.change(|value| *value = Some(7)));
+            scope.spawn(|| belled.change(|value| value.replace(7).is_none()));
             while !wait(belled.as_fd(), Interest::Readable, Duration::from_secs(60)).unwrap() {}
             assert_eq!(belled.take(Option::take), Some(7));
         });

@@ -36,7 +36,9 @@ pub(super) struct Shared {
 }
 
 fn no_descriptor(problem: std::io::Error) -> MembershipError {
-    MembershipError::retry(format!("no descriptor for a member or a watch: {problem}; raise the limit of open files (ulimit -n)"))
+    MembershipError::retry(format!(
+        "no descriptor for a member or a watch: {problem}; raise the limit of open files (ulimit -n)"
+    ))
 }
 
 impl Shared {
@@ -81,6 +83,7 @@ impl Shared {
             let members = table.holders.values().map(|holder| holder.member.clone());
             roster.replace(Instant::ZERO, Duration::ZERO, members);
             roster.current();
+            true
         });
         table.watches.retain(|watch| watch.strong_count() > 0);
         table.watches.push(Arc::downgrade(&roster));
@@ -116,7 +119,10 @@ impl Table {
     fn tell(&mut self, tell: impl Fn(&mut Roster)) {
         self.watches.retain(|watch| match watch.upgrade() {
             Some(watch) => {
-                watch.change(&tell);
+                watch.change(|roster| {
+                    tell(roster);
+                    roster.has_news()
+                });
                 true
             }
             None => false,
@@ -171,7 +177,7 @@ impl Seat for TableSeat {
         self.word.as_fd()
     }
     fn next(&mut self) -> Option<SeatChange> {
-        self.word.take(SeatWord::next)
+        self.word.take(SeatWord::tell)
     }
     fn leave(self: Box<Self>, _limit: Duration) -> bool {
         true // by being dropped, which tells everyone at once
@@ -193,6 +199,6 @@ impl Watch for TableWatch {
         self.roster.as_fd()
     }
     fn next(&mut self) -> Option<Change> {
-        self.roster.take(Roster::next)
+        self.roster.take(Roster::tell)
     }
 }

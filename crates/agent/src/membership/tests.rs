@@ -43,9 +43,17 @@ fn a_list_that_means_nothing_is_refused_in_words() {
     let mut values = Values::default();
     values.set("members", weir_core::Value::Text("b-0=a:1".to_owned()));
     let service = (MEMBERSHIPS[1].build)(&values, &group()).unwrap();
-    let other = Member { name: "b-1".to_owned(), incarnation: 1, address: String::new(), details: Default::default() };
+    let other = Member {
+        name: "b-1".to_owned(),
+        incarnation: 1,
+        address: String::new(),
+        details: Default::default(),
+    };
     let refused = service.join(&other).err().unwrap();
-    assert_eq!(refused.text, "\"b-1\" is not on the list of members (b-0): add it there, or use another name");
+    assert_eq!(
+        refused.text,
+        "\"b-1\" is not on the list of members (b-0): add it there, or use another name"
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Claims every membership must keep; called by each crate that has some, and by adapters.
 
-use super::{Change, Liveness, MEMBER_BYTES_MAX, Member, Membership, MembershipEntry, Seat, SeatChange, Watch};
+use super::{
+    Change, Liveness, MEMBER_BYTES_MAX, Member, Membership, MembershipEntry, Seat, SeatChange, Watch,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -124,7 +126,10 @@ impl<'a> Follower<'a> {
             Change::Joined(member) => {
                 let known = self.members.insert(member.name.clone(), member.clone());
                 let again = known.is_none_or(|known| known.incarnation == member.incarnation);
-                assert!(again, "{name}: {member:?} joined before its older incarnation was said to have left");
+                assert!(
+                    again,
+                    "{name}: {member:?} joined before its older incarnation was said to have left"
+                );
             }
             Change::Left { name: who, incarnation } => {
                 let known = self.members.remove(who).map(|known| known.incarnation);

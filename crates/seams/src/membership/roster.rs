@@ -71,18 +71,20 @@ impl Roster {
     }
 
     /// The service's whole list. Members that are not in it are taken off, or kept for `spare`: after a service has
-    /// lost its memory those who live come back by themselves, and are not to be mourned meanwhile.
+    /// lost its memory those who live come back by themselves, and are not to be mourned meanwhile. Who is spared already
+    /// keeps the time it has.
     pub fn replace(&mut self, at: Instant, spare: Duration, members: impl IntoIterator<Item = Member>) {
         let mut gone: BTreeSet<String> = self.now.keys().cloned().collect();
         for member in members {
             gone.remove(&member.name);
             self.set(member);
         }
+        gone.retain(|name| !self.spared.contains_key(name));
         for name in gone {
             if spare.is_zero() {
                 self.remove(&name);
             } else {
-                self.spared.entry(name).or_insert(at + spare);
+                self.spared.insert(name, at + spare);
             }
         }
     }
@@ -110,14 +112,20 @@ impl Roster {
         self.odd = Some(what.into());
     }
 
+    /// `tell` has something.
+    pub fn has_news(&self) -> bool {
+        self.odd.is_some() || !self.differ.is_empty() || self.standing != self.standing_told
+    }
+
     /// What the watcher has not been told.
-    pub fn next(&mut self) -> Option<Change> {
+    pub fn tell(&mut self) -> Option<Change> {
         if let Some(odd) = self.odd.take() {
             return Some(Change::Odd(odd));
         }
         if let Some(name) = self.differ.first().cloned() {
             let now = self.now.get(&name);
-            let later = |now: &Member| Some(now.incarnation) != self.told.get(&name).map(|told| told.incarnation);
+            let later =
+                |now: &Member| Some(now.incarnation) != self.told.get(&name).map(|told| told.incarnation);
             if self.told.contains_key(&name) && now.is_none_or(later) {
                 let told = self.told.remove(&name)?;
                 self.compare(&name);
@@ -159,7 +167,7 @@ mod tests {
     }
 
     fn told(roster: &mut Roster) -> Vec<Change> {
-        std::iter::from_fn(|| roster.next()).collect()
+        std::iter::from_fn(|| roster.tell()).collect()
     }
 
     #[test]
@@ -189,8 +197,11 @@ mod tests {
         assert_eq!(told(&mut roster), [left("c", 1), Change::Joined(member("c", 2))]);
         assert_eq!(roster.wake_at(), Some(Instant::from_ns(15)));
         roster.set(member("a", 1));
-        // A second list without b gives it no more time.
-        roster.replace(Instant::from_ns(12), Duration::from_nanos(5), [member("a", 1), member("c", 2)]);
+        // A second list without b gives it neither more time nor less.
+        for spare in [5, 0] {
+            let list = [member("a", 1), member("c", 2)];
+            roster.replace(Instant::from_ns(12), Duration::from_nanos(spare), list);
+        }
         roster.on_wake(Instant::from_ns(14));
         assert_eq!(told(&mut roster), []);
         roster.on_wake(Instant::from_ns(15));
@@ -208,7 +219,7 @@ mod tests {
             roster.set(member(&format!("m{number}"), 1));
         }
         assert_eq!((roster.now.len(), roster.differ.len()), (MEMBERS_MAX, MEMBERS_MAX));
-        assert!(matches!(roster.next(), Some(Change::Odd(_))));
+        assert!(matches!(roster.tell(), Some(Change::Odd(_))));
         assert_eq!(told(&mut roster).len(), MEMBERS_MAX);
         // Nobody looks while members come and go.
         for round in 0..3 {
@@ -268,13 +279,14 @@ mod tests {
                         roster.replace(at, Duration::from_nanos(if spare { 3 } else { 0 }), list);
                     }
                     Order::Wake => roster.on_wake(at),
-                    Order::Look(count) => (0..count).filter_map(|_| roster.next()).for_each(&mut follow),
+                    Order::Look(count) => (0..count).filter_map(|_| roster.tell()).for_each(&mut follow),
                 }
             }
             roster.on_wake(Instant::NEVER);
-            while let Some(change) = roster.next() {
-                follow(change);
+            while roster.has_news() {
+                follow(roster.tell().expect("what is new"));
             }
+            assert_eq!(roster.tell(), None);
             prop_assert_eq!(followed, roster.now);
         }
     }

@@ -9,16 +9,17 @@ pub struct SeatWord {
 }
 
 impl SeatWord {
-    /// What was said before and not heard is forgotten; after `Fenced` nothing counts.
-    pub fn say(&mut self, change: SeatChange) {
+    /// What was said before and not heard is forgotten; after `Fenced` nothing counts. True if this is new.
+    pub fn say(&mut self, change: SeatChange) -> bool {
         if self.fenced() || self.newest.as_ref() == Some(&change) {
-            return;
+            return false;
         }
         self.newest = Some(change);
         self.told = false;
+        true
     }
 
-    pub fn next(&mut self) -> Option<SeatChange> {
+    pub fn tell(&mut self) -> Option<SeatChange> {
         if self.told {
             return None;
         }
@@ -26,11 +27,7 @@ impl SeatWord {
         self.newest.clone()
     }
 
-    pub fn held(&self) -> bool {
-        self.newest == Some(SeatChange::Held)
-    }
-
-    pub fn fenced(&self) -> bool {
+    fn fenced(&self) -> bool {
         matches!(self.newest, Some(SeatChange::Fenced { .. }))
     }
 }
@@ -42,16 +39,16 @@ mod tests {
     #[test]
     fn a_seat_tells_its_newest_state_once_and_nothing_after_it_was_fenced() {
         let mut word = SeatWord::default();
-        assert_eq!(word.next(), None);
+        assert_eq!(word.tell(), None);
         word.say(SeatChange::Held);
         word.say(SeatChange::Lapsed("away".to_owned()));
-        assert_eq!((word.next(), word.next()), (Some(SeatChange::Lapsed("away".to_owned())), None));
-        word.say(SeatChange::Held);
-        word.say(SeatChange::Held);
-        assert_eq!((word.next(), word.next()), (Some(SeatChange::Held), None));
+        assert_eq!((word.tell(), word.tell()), (Some(SeatChange::Lapsed("away".to_owned())), None));
+        assert!(word.say(SeatChange::Held));
+        assert!(!word.say(SeatChange::Held));
+        assert_eq!((word.tell(), word.tell()), (Some(SeatChange::Held), None));
         let fenced = SeatChange::Fenced { by: 9, why: "a later one".to_owned() };
         word.say(fenced.clone());
-        word.say(SeatChange::Held);
-        assert_eq!((word.next(), word.next()), (Some(fenced), None));
+        assert!(!word.say(SeatChange::Held));
+        assert_eq!((word.tell(), word.tell()), (Some(fenced), None));
     }
 }
