@@ -88,6 +88,7 @@ mod tests {
         }
     }
 
+    // Spec: membership.md#zookeeper-1
     #[test]
     fn only_nodes_right_below_the_folder_are_members() {
         let place = Place::new("/weir", &group()).unwrap();
@@ -98,6 +99,7 @@ mod tests {
         }
     }
 
+    // Spec: membership.md#zookeeper-3
     #[test]
     fn what_is_read_is_the_member_that_was_written_and_anything_else_is_none() {
         let details = serde_json::json!({ "memory_bytes": u64::MAX });

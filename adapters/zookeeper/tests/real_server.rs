@@ -13,6 +13,7 @@ use weir_sys::clock::process_cpu_time;
 /// Where no session is to end by itself, however busy the machine is.
 const LONG: Duration = Duration::from_secs(60);
 
+// Spec: membership.md#membership-2, membership.md#membership-3, membership.md#membership-4, membership.md#membership-5
 #[test]
 fn zookeeper_keeps_the_claims_of_the_seam() {
     check_entries(weir_zookeeper::MEMBERSHIPS);
@@ -28,6 +29,7 @@ fn zookeeper_keeps_the_claims_of_the_seam() {
     });
 }
 
+// Spec: membership.md#membership-8, membership.md#zookeeper-1
 #[test]
 fn a_member_that_is_killed_or_stopped_is_gone_after_its_session_time_out_and_comes_back_when_it_runs_again() {
     let server = Server::start();
@@ -51,6 +53,7 @@ fn a_member_that_is_killed_or_stopped_is_gone_after_its_session_time_out_and_com
     watch.sees(&[("stopped", 2)]);
 }
 
+// Spec: membership.md#membership-2, membership.md#zookeeper-2
 #[test]
 fn of_two_processes_with_one_name_the_later_incarnation_stays_and_the_older_is_told_even_after_a_sleep() {
     let server = Server::start();
@@ -72,6 +75,7 @@ fn of_two_processes_with_one_name_the_later_incarnation_stays_and_the_older_is_t
     assert_eq!(older.ended(), Some(1));
 }
 
+// Spec: membership.md#membership-3, membership.md#membership-5, membership.md#zookeeper-2
 #[test]
 fn who_is_fenced_while_the_server_is_away_is_told_when_it_is_back() {
     let mut server = Server::start();
@@ -86,6 +90,7 @@ fn who_is_fenced_while_the_server_is_away_is_told_when_it_is_back() {
     watch.sees(&[]);
 }
 
+// Spec: membership.md#membership-6
 #[test]
 fn a_server_that_comes_back_with_its_data_finds_all_members_in_their_sessions() {
     let mut server = Server::start();
@@ -110,6 +115,7 @@ fn a_server_that_comes_back_with_its_data_finds_all_members_in_their_sessions() 
     assert_eq!(left, None, "nobody was gone");
 }
 
+// Spec: membership.md#membership-7
 #[test]
 fn after_a_server_that_forgot_everything_members_are_back_by_themselves_and_none_was_said_to_have_left() {
     let mut server = Server::start();
@@ -144,6 +150,7 @@ fn after_a_server_that_forgot_everything_members_are_back_by_themselves_and_none
     Follower::of(&fresh).sees(&[("b-0", 10)]);
 }
 
+// Spec: membership.md#zookeeper-5
 #[test]
 fn while_the_server_is_away_a_member_and_a_watch_cost_next_to_nothing() {
     let mut server = Server::start();
@@ -163,6 +170,7 @@ fn while_the_server_is_away_a_member_and_a_watch_cost_next_to_nothing() {
     heard(&mut seat, |change| *change == SeatChange::Held);
 }
 
+// Spec: membership.md#zookeeper-3
 #[test]
 fn what_stands_in_the_folder_and_is_no_member_is_named_and_left_out() {
     let server = Server::start();
@@ -191,6 +199,7 @@ fn what_stands_in_the_folder_and_is_no_member_is_named_and_left_out() {
     );
 }
 
+// Spec: membership.md#zookeeper-4
 #[test]
 fn what_the_server_grants_is_known_and_said_when_it_is_not_what_was_asked_for() {
     let server = Server::start();

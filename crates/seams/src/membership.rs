@@ -188,6 +188,7 @@ impl Member {
 mod tests {
     use super::*;
 
+    // Spec: membership.md#membership-1
     #[test]
     fn a_member_that_could_not_be_listed_is_refused_in_words() {
         let member = |name: &str, address: String| Member {

@@ -14,6 +14,7 @@ fn readable(descriptor: BorrowedFd<'_>, limit: Duration) -> bool {
     wait(descriptor, Interest::Readable, limit).unwrap()
 }
 
+// Spec: membership.md#membership-2, membership.md#membership-3, membership.md#membership-4, membership.md#membership-5, membership.md#built-in-1
 #[test]
 fn both_keep_the_claims_of_the_seam() {
     check_entries(MEMBERSHIPS);
@@ -28,6 +29,7 @@ fn both_keep_the_claims_of_the_seam() {
     check(&Trial { name: "static", open: &open, names, readable: &readable, limit });
 }
 
+// Spec: membership.md#static-1
 #[test]
 fn a_list_that_means_nothing_is_refused_in_words() {
     for (list, words) in [
@@ -56,6 +58,7 @@ fn a_list_that_means_nothing_is_refused_in_words() {
     );
 }
 
+// Spec: membership.md#static-1
 #[test]
 fn everyone_on_a_list_counts_at_once_and_for_ever() {
     let service = Fixed::new(&group(), "b-1=a:1,b-0=a:2").unwrap();

@@ -170,6 +170,7 @@ mod tests {
         std::iter::from_fn(|| roster.tell()).collect()
     }
 
+    // Spec: membership.md#membership-4
     #[test]
     fn a_later_incarnation_is_told_after_the_end_of_the_older_and_new_details_without_one() {
         let mut roster = Roster::default();
@@ -187,6 +188,7 @@ mod tests {
         assert_eq!(told(&mut roster), [left("a", 2)], "b came and went unseen");
     }
 
+    // Spec: membership.md#membership-7
     #[test]
     fn who_is_missing_after_the_service_forgot_is_spared_until_its_time_is_over() {
         let mut roster = Roster::default();
@@ -212,6 +214,7 @@ mod tests {
         assert_eq!(told(&mut roster), [left("a", 1)]);
     }
 
+    // Spec: membership.md#membership-1, membership.md#membership-5
     #[test]
     fn a_service_that_lists_without_end_fills_no_memory() {
         let mut roster = Roster::default();
@@ -255,6 +258,7 @@ mod tests {
     }
 
     proptest! {
+        // Spec: membership.md#membership-4
         #[test]
         fn whoever_follows_the_changes_ends_with_the_services_list(orders in prop::collection::vec(order(), 0..60)) {
             let mut roster = Roster::default();
