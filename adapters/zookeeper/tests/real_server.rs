@@ -128,9 +128,11 @@ fn after_a_server_that_forgot_everything_members_are_back_by_themselves_and_none
     let dies = Process::start(&server.address(), timeout, "forgets", "dies", 12);
     watch.sees(&[("b-0", 10), ("dies", 12)]);
     heard(&mut seat, |change| *change == SeatChange::Held);
+    // It cannot come back before the list is whole again.
+    dies.signal("-STOP");
     server.kill();
     server.forget();
-    drop(dies);
+    watch.until("the list is stale", |watch| matches!(watch.told.last(), Some(Change::Stale(_))));
     watch.told.clear();
     assert!(server.again());
     let anew = Cell::new(false);
@@ -140,7 +142,10 @@ fn after_a_server_that_forgot_everything_members_are_back_by_themselves_and_none
         anew.get() && *change == SeatChange::Held
     });
     assert!(said.len() >= 2, "{said:?}");
-    // Who does not come back is taken off at last; who does was never off.
+    // Nobody is taken off for not being on the first list of the new session.
+    watch.until("the list is whole", |watch| watch.told.contains(&Change::Current));
+    assert!(!watch.told.iter().any(|change| matches!(change, Change::Left { .. })), "{:?}", watch.told);
+    // Who does not come back is at last; who does was never off.
     watch.sees(&[("b-0", 10)]);
     let left: Vec<&Change> =
         watch.told.iter().filter(|change| matches!(change, Change::Left { .. })).collect();
