@@ -30,6 +30,13 @@ impl Settings {
     pub fn words(&self, error: &Error) -> String {
         words::of(&self.servers, error)
     }
+    /// For the case that the foreign client has panicked.
+    pub fn broken(&self) -> String {
+        format!(
+            "ZooKeeper ({}) answers what its client cannot read; is it a ZooKeeper server? It is tried again",
+            self.servers
+        )
+    }
 }
 
 /// A session, or why there is none.
@@ -79,9 +86,10 @@ pub(crate) async fn keep(settings: std::sync::Arc<Settings>, link: std::sync::Ar
             }
             Err(error) => {
                 link.send_replace(Link::Away(settings.words(&error)));
-                sleep(PAUSE).await;
             }
         }
+        // Also after a session: a server that ended each at once would keep a core busy.
+        sleep(PAUSE).await;
     }
 }
 

@@ -29,7 +29,8 @@ const CLOSE_MAX: Duration = Duration::from_millis(300);
 /// Fences on their way at a time.
 const FENCES_MAX: usize = MEMBERS_MAX;
 
-/// One session with ZooKeeper, for one group. It is closed with the last seat and watch.
+/// One session with ZooKeeper, for one group. It is closed with the last seat and watch, which may take 1.3 s where the server
+/// does not answer; what is left at the server then ends with the session time-out.
 pub struct ZooKeeper {
     inner: Arc<Inner>,
 }
@@ -151,10 +152,13 @@ impl Thread {
         runtime.block_on(async {
             let mut own = JoinSet::new();
             let (settings, sender) = (Arc::clone(&self.settings), Arc::clone(&self.link_sender));
-            own.spawn(restarted(move || keep(Arc::clone(&settings), Arc::clone(&sender))));
+            own.spawn(restarted(move || keep(Arc::clone(&settings), Arc::clone(&sender)), || {}));
             let link = self.link_sender.subscribe();
             let (place, fences) = (Arc::clone(&self.place), Arc::clone(&self.fences));
-            own.spawn(restarted(move || put_fences(Arc::clone(&place), Arc::clone(&fences), link.clone())));
+            own.spawn(restarted(
+                move || put_fences(Arc::clone(&place), Arc::clone(&fences), link.clone()),
+                || {},
+            ));
             let _ = self.closed.await;
             let _ = timeout(LEAVE_MAX, self.tasks_left.recv()).await;
             let last = self.link_sender.send_replace(Link::Away("closed".to_owned()));
@@ -171,12 +175,16 @@ impl Thread {
 }
 
 /// Runs a task to its end, and again from its beginning if it panics: the foreign client does so on answers it does not expect.
-async fn restarted<F: Future<Output = ()> + Send + 'static>(task: impl Fn() -> F) {
+/// `broken` is called each time.
+async fn restarted<F: Future<Output = ()> + Send + 'static>(task: impl Fn() -> F, broken: impl Fn()) {
     loop {
         let mut set = JoinSet::new();
         set.spawn(task());
         match set.join_next().await {
-            Some(Err(problem)) if problem.is_panic() => sleep(PAUSE).await,
+            Some(Err(problem)) if problem.is_panic() => {
+                broken();
+                sleep(PAUSE).await;
+            }
             _ => return,
         }
     }
@@ -262,8 +270,10 @@ impl Membership for ZooKeeper {
         };
         let (ended, left) = mpsc::sync_channel(1);
         let busy = self.inner.tasks.clone();
+        let (said, words) = (Arc::clone(&word), self.inner.settings.broken());
         self.inner.runtime.spawn(async move {
-            restarted(move || holder.clone().hold()).await;
+            let broken = || said.change(|word| word.say(SeatChange::Lapsed(words.clone())));
+            restarted(move || holder.clone().hold(), broken).await;
             let _ = ended.try_send(());
             drop(busy);
         });
@@ -278,7 +288,14 @@ impl Membership for ZooKeeper {
             roster: Arc::clone(&roster),
             link: self.inner.link.clone(),
         };
-        let task = self.inner.runtime.spawn(restarted(move || follower.clone().follow()));
+        let (told, words) = (Arc::clone(&roster), self.inner.settings.broken());
+        let broken = move || {
+            told.change(|roster| {
+                roster.stale(words.clone());
+                roster.has_news()
+            });
+        };
+        let task = self.inner.runtime.spawn(restarted(move || follower.clone().follow(), broken));
         Ok(Box::new(ZooKeeperWatch { roster, task: task.abort_handle(), _inner: Arc::clone(&self.inner) }))
     }
 

@@ -91,6 +91,50 @@ impl Follower {
     }
 }
 
+/// What another client of the server sees and does.
+pub struct Raw {
+    runtime: tokio::runtime::Runtime,
+    client: zookeeper_client::Client,
+}
+
+impl Raw {
+    pub fn connect(servers: &str) -> Raw {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let connector = zookeeper_client::Client::connector().with_session_timeout(LIMIT);
+        let client = runtime.block_on(connector.connect(servers)).unwrap();
+        Raw { runtime, client }
+    }
+
+    /// The node's data, and whether it ends with a session; `None`: there is no such node.
+    pub fn read(&self, path: &str) -> Option<(String, bool)> {
+        match self.runtime.block_on(self.client.get_data(path)) {
+            Ok((data, stat)) => Some((String::from_utf8(data).unwrap(), stat.ephemeral_owner != 0)),
+            Err(zookeeper_client::Error::NoNode) => None,
+            Err(problem) => panic!("{path}: {problem}"),
+        }
+    }
+
+    pub fn write(&self, path: &str, data: &str) {
+        self.runtime.block_on(self.client.set_data(path, data.as_bytes(), None)).unwrap();
+    }
+
+    /// With all below it, which may grow meanwhile.
+    pub fn remove(&self, path: &str) {
+        for _ in 0..1000 {
+            for child in self.runtime.block_on(self.client.list_children(path)).unwrap_or_default() {
+                self.remove(&format!("{path}/{child}"));
+            }
+            match self.runtime.block_on(self.client.delete(path, None)) {
+                Ok(()) | Err(zookeeper_client::Error::NoNode) => return,
+                Err(zookeeper_client::Error::NotEmpty) => {}
+                Err(problem) => panic!("{path}: {problem}"),
+            }
+        }
+        panic!("{path} is filled faster than it can be emptied");
+    }
+}
+
 /// A member in a process of its own.
 pub struct Process {
     child: Child,

@@ -1,11 +1,9 @@
 //! Claims about membership with a real ZooKeeper server. Each has a server of its own: some take it down.
 
-mod support;
-
+use super::support::server::Server;
+use super::support::{Follower, LIMIT, Process, Raw, heard, member, open, readable};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-use support::server::Server;
-use support::{Follower, LIMIT, Process, heard, member, open, readable};
 use weir_seams::membership::conformance::{Trial, check, check_entries};
 use weir_seams::membership::{Change, Liveness, Membership, SeatChange};
 use weir_sys::clock::process_cpu_time;
@@ -39,6 +37,9 @@ fn a_member_that_is_killed_or_stopped_is_gone_after_its_session_time_out_and_com
     let killed = Process::start(&server.address(), timeout, "silence", "killed", 1);
     let stopped = Process::start(&server.address(), timeout, "silence", "stopped", 2);
     watch.sees(&[("killed", 1), ("stopped", 2)]);
+    let raw = Raw::connect(&server.address());
+    let nodes = ["/weir/silence/builders/killed", "/weir/silence/builders/stopped"];
+    assert!(nodes.iter().all(|node| raw.read(node).is_some_and(|(_, ephemeral)| ephemeral)));
     let from = Instant::now();
     killed.signal("-KILL");
     stopped.signal("-STOP");
@@ -46,6 +47,7 @@ fn a_member_that_is_killed_or_stopped_is_gone_after_its_session_time_out_and_com
     // A client says something every 3/20 of its time-out, and the server counts from the last it heard.
     assert!(from.elapsed() > timeout / 2, "gone after {:?}: not by its time-out", from.elapsed());
     watch.sees(&[]);
+    assert_eq!(nodes.map(|node| raw.read(node)), [None, None]);
     eprintln!("gone after {:?} with a session time-out of {timeout:?}", from.elapsed());
     stopped.signal("-CONT");
     stopped.says("lapsed");
@@ -219,4 +221,40 @@ fn what_the_server_grants_is_known_and_said_when_it_is_not_what_was_asked_for() 
             .any(|change| matches!(change, Change::Odd(what) if what.contains("200ms where 100ms was asked")))
     });
     assert_eq!(service.liveness(), Liveness::Silence(Duration::from_millis(200)));
+}
+
+// Spec: membership.md#zookeeper-1, membership.md#zookeeper-2
+#[test]
+fn what_another_client_does_to_the_nodes_of_a_living_member_is_mended() {
+    let server = Server::start();
+    let service = open(&server.address(), LONG, "mended");
+    let mut watch = Follower::of(&service);
+    let mut seat = service.join(&member("b", 7)).unwrap();
+    heard(&mut seat, |change| *change == SeatChange::Held);
+    let raw = Raw::connect(&server.address());
+    let (node, fence) = ("/weir/mended/builders/b", "/weir/mended/builders.fences/b");
+    let written = r#"{"name":"b","incarnation":7,"address":"192.0.2.1:7","details":null}"#;
+    let stands = || {
+        raw.read(node) == Some((written.to_owned(), true)) && raw.read(fence) == Some(("7".to_owned(), false))
+    };
+    assert!(stands(), "{:?} {:?}", raw.read(node), raw.read(fence));
+    let mended = |what: &str| {
+        let until = Instant::now() + LIMIT;
+        while !stands() {
+            assert!(Instant::now() < until, "{what}: {:?} {:?}", raw.read(node), raw.read(fence));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    raw.write(node, "nonsense");
+    mended("other data");
+    raw.remove(node);
+    mended("no node");
+    raw.remove("/weir/mended");
+    mended("nothing at all");
+    watch.sees(&[("b", 7)]);
+    // Whoever raises the fence by hand ends the member by removing its node.
+    raw.write(fence, "8");
+    raw.remove(node);
+    heard(&mut seat, |change| matches!(change, SeatChange::Fenced { by: 8, .. }));
+    watch.sees(&[]);
 }
