@@ -39,42 +39,39 @@ impl Follower {
 
     /// Keeps the roster as the service says, for ever.
     pub async fn follow(mut self) {
-        // The session in which the list was last whole.
-        let mut whole_in = None;
+        // The session in which the list was last whole, and what was said of its time-out.
+        let (mut whole_in, mut said) = (None, self.settings.session_timeout);
         loop {
             let follower = self.clone();
             let stale = |why: &str| follower.change(|roster| roster.stale(why));
             let (client, session) = up(&mut self.link, stale).await;
-            let mut spare = Duration::ZERO;
-            if whole_in != Some(session) {
-                self.say_what_was_granted();
-                if whole_in.is_some() {
-                    spare = SPARED_TIMEOUTS * self.settings.granted();
-                }
+            let granted = self.settings.granted();
+            if granted.abs_diff(said) > Duration::from_millis(1) {
+                self.say_what_was_granted(granted);
+                said = granted;
             }
+            let lost = whole_in.is_some_and(|whole_in| whole_in != session);
+            let spare = if lost { SPARED_TIMEOUTS * granted } else { Duration::ZERO };
             let Err(error) = self.in_session(&client, spare, || whole_in = Some(session)).await;
             self.change(|roster| roster.stale(self.settings.words(&error)));
             rest(&mut self.link, &client).await;
         }
     }
 
-    fn say_what_was_granted(&self) {
-        let (asked, granted) = (self.settings.session_timeout, self.settings.granted());
-        if asked.abs_diff(granted) > Duration::from_millis(1) {
-            self.change(|roster| {
-                roster.odd(format!(
-                    "ZooKeeper ({}) grants a session time-out of {granted:?} where {asked:?} was asked for: \
-                     set minSessionTimeout and maxSessionTimeout there, or ask for this",
-                    self.settings.servers
-                ));
-            });
-        }
+    fn say_what_was_granted(&self, granted: Duration) {
+        let Settings { servers, session_timeout: asked, .. } = &*self.settings;
+        self.change(|roster| {
+            roster.odd(format!(
+                "ZooKeeper ({servers}) grants a session time-out of {granted:?} where {asked:?} was asked for: \
+                 set minSessionTimeout and maxSessionTimeout there, or ask for this"
+            ));
+        });
     }
 
     async fn in_session(
         &self,
         client: &Client,
-        spare: Duration,
+        mut spare: Duration,
         mut whole: impl FnMut(),
     ) -> Result<std::convert::Infallible, Error> {
         loop {
@@ -82,7 +79,7 @@ impl Follower {
             // Watched before it is read, so that nothing is missed between. A lasting watch has no past after a lost connection,
             // and the client (0.11.2) does not set it at the server again: each time it is made anew.
             let mut events = client.watch(&self.place.folder, AddWatchMode::PersistentRecursive).await?;
-            self.read_all(client, spare).await?;
+            self.read_all(client, std::mem::take(&mut spare)).await?;
             whole();
             while self.step(client, &mut events).await? {}
         }
