@@ -21,13 +21,24 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("report", &["core", "seams"]),
 ];
 
+/// What an adapter, a crate in `adapters/` around one foreign client, may name: no capability and no other adapter. Nothing in
+/// `crates/` names an adapter: the registry alone joins them.
+const ADAPTER_EDGES: &[&str] = &["core", "seams", "sys", "transport"];
+
 const SECTIONS: [&str; 3] = ["dependencies", "build-dependencies", "dev-dependencies"];
 
-/// Every crate in `crates/` stands in the table and names no crate beyond its row, for tests neither.
+/// Every crate in `crates/` stands in the table and names no crate beyond its row, for tests neither; nor does one in `adapters/`.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| file.path.ends_with("/Cargo.toml")) {
-        let Some(name) = crate_name(&file.path) else { continue };
+        if let Some(name) = crate_name(&file.path, "adapters/") {
+            if EDGES.iter().any(|(known, _)| *known == name) {
+                findings.push(Finding::fail(&file.path, 1, format!("crates/{name} has the same name")));
+            }
+            findings.extend(manifest(&file.path, &file.text, name, ADAPTER_EDGES));
+            continue;
+        }
+        let Some(name) = crate_name(&file.path, "crates/") else { continue };
         match EDGES.iter().find(|(known, _)| *known == name) {
             Some((_, allowed)) => findings.extend(manifest(&file.path, &file.text, name, allowed)),
             None => findings.push(Finding::fail(
@@ -41,8 +52,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// `net` from `crates/net/Cargo.toml`.
-fn crate_name(path: &str) -> Option<&str> {
-    path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml").filter(|name| !name.contains('/'))
+fn crate_name<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    path.strip_prefix(folder)?.strip_suffix("/Cargo.toml").filter(|name| !name.contains('/'))
 }
 
 fn manifest(path: &str, text: &str, name: &str, allowed: &[&str]) -> Vec<Finding> {
@@ -121,6 +132,29 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(checked("crates/gossip/Cargo.toml", "[dependencies]\n").len(), 1);
+    }
+
+    #[test]
+    fn an_adapter_names_mechanism_alone_and_no_crate_names_an_adapter() {
+        let adapter = "adapters/zookeeper/Cargo.toml";
+        let good = "[dependencies]\nweir-core.workspace = true\nweir-seams.workspace = true\nweir-sys.workspace = true\n";
+        assert!(checked(adapter, good).is_empty());
+        for other in ["event", "agent", "lab", "report", "etcd"] {
+            let found = checked(adapter, &format!("[dependencies]\nweir-{other}.workspace = true\n"));
+            assert_eq!(found.len(), 1, "{other}: {found:?}");
+            assert!(
+                found[0].message.starts_with(&format!("zookeeper must not depend on {other}")),
+                "{found:?}"
+            );
+        }
+        for (name, _) in EDGES {
+            let path = format!("crates/{name}/Cargo.toml");
+            let found = checked(&path, "[dev-dependencies]\nweir-zookeeper.workspace = true\n");
+            assert_eq!(found.len(), 1, "{name}");
+        }
+        assert_eq!(checked("adapters/event/Cargo.toml", "[dependencies]\n").len(), 1, "a name of both");
+        let known = |edge: &&&str| EDGES.iter().any(|(name, _)| name == *edge);
+        assert_eq!(ADAPTER_EDGES.iter().filter(known).count(), ADAPTER_EDGES.len(), "every edge names a row");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod fleet;
 pub mod launcher;
+pub mod membership;
 pub mod message;
 pub mod serve;
 pub mod step;

@@ -4,6 +4,7 @@ pub mod chunks;
 pub mod death_policy;
 pub mod entry;
 pub mod launcher;
+pub mod membership;
 pub mod sampler;
 pub mod scheduler;
 pub mod send_order;

@@ -2,6 +2,7 @@
 //! Every `unsafe` of weir is in this crate, each with the reason why it is sound.
 
 pub mod address;
+pub mod bell;
 pub mod clock;
 pub mod epoll;
 pub mod idle;
