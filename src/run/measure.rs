@@ -1,5 +1,6 @@
 //! From the samples of a trial to rows and to the facts that name the limiting factor.
 
+use crate::run::fullness;
 use weir_core::Instant;
 use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, StackFacts};
 use weir_core::fabric_page;
@@ -188,40 +189,12 @@ impl Measured<'_> {
         })
     }
 
-    /// How far the link stayed below its rate over the longest stretch without faults in which its queue was never nearly
-    /// empty. Shorter stretches than half a second say nothing at a sampling interval of 10 ms.
+    /// How far the link stayed below its rate while its queue was never nearly empty.
     fn missed_rate(&self, link: &DirectedLink, sent: &Series) -> Option<f64> {
-        const NEVER_EMPTY_BYTES: f64 = 65_536.0;
-        const STRETCH_NS: i64 = 500_000_000;
-        /// Counters are published every millisecond and read by a thread that may itself be late.
-        const SAMPLING_SECONDS: f64 = 0.003;
-        let rate = link.rate?.as_f64();
         let queue = self.find(&link.name, "port.queue_bytes")?;
         let undisturbed = |t: i64| !self.faults.iter().any(|fault| t >= fault.start_ns && t <= fault.end_ns);
-        let mut longest: Option<(usize, usize)> = None;
-        let mut begin: Option<usize> = None;
-        for index in 0..queue.t_ns.len().min(sent.t_ns.len()) {
-            let t = queue.t_ns[index];
-            let inside = t >= self.steady.start_ns && t <= self.steady.end_ns;
-            if inside && undisturbed(t) && queue.value[index] >= NEVER_EMPTY_BYTES {
-                let from = *begin.get_or_insert(index);
-                let span = |(from, to): (usize, usize)| queue.t_ns[to] - queue.t_ns[from];
-                if longest.is_none_or(|known| span((from, index)) > span(known)) {
-                    longest = Some((from, index));
-                }
-            } else {
-                begin = None;
-            }
-        }
-        let (from, to) = longest?;
-        let elapsed_ns = sent.t_ns[to] - sent.t_ns[from];
-        if elapsed_ns < STRETCH_NS {
-            return None;
-        }
-        let bits = (sent.value[to] - sent.value[from]) * 8.0;
-        // A packet more or less in the serialiser at the edges is not a miss.
-        let slack = 2.0 * 65_536.0 * 8.0 + SAMPLING_SECONDS * rate;
-        Some((1.0 - (bits + slack) / (rate * elapsed_ns as f64 / 1e9)).max(0.0))
+        let inside = |t: i64| t >= self.steady.start_ns && t <= self.steady.end_ns && undisturbed(t);
+        fullness::missed_rate(link.rate?.as_f64(), queue, sent, inside)
     }
 
     /// Mean and largest of the samples in a window.

@@ -8,6 +8,8 @@ pub mod environment;
 #[cfg(feature = "lab")]
 pub mod faults;
 #[cfg(feature = "lab")]
+pub mod fullness;
+#[cfg(feature = "lab")]
 pub mod hosts;
 #[cfg(feature = "lab")]
 pub mod measure;
@@ -15,6 +17,7 @@ pub mod measure;
 pub mod needs;
 #[cfg(feature = "lab")]
 pub mod outlook;
+#[cfg(feature = "lab")]
 pub mod progress;
 #[cfg(feature = "lab")]
 pub mod records;
