@@ -40,7 +40,10 @@ impl Run {
 
     fn source(&mut self, name: &str) {
         let at = self.at.clone();
-        self.role(name, weir().args(["event", "source", "--scheduler", &at, "--name", name, "--fragment-size", "5kB"]));
+        self.role(
+            name,
+            weir().args(["event", "source", "--scheduler", &at, "--name", name, "--fragment-size", "5kB"]),
+        );
     }
 
     fn builder(&mut self, name: &str) {
@@ -49,7 +52,8 @@ impl Run {
     }
 
     fn role(&mut self, name: &str, command: &mut Command) {
-        let child = command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        let child =
+            command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
         self.others.push((name.to_owned(), child));
     }
 
@@ -148,7 +152,8 @@ fn a_builder_that_is_killed_or_hung_costs_no_event() {
     let summary = run.finish();
     assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (1000, 1000), "{summary:#}");
     let failures = summary["failures"].as_array().unwrap();
-    let gone = |name: &str| failures.iter().any(|failure| failure["name"] == name && failure["is_builder"] == true);
+    let gone =
+        |name: &str| failures.iter().any(|failure| failure["name"] == name && failure["is_builder"] == true);
     assert!(gone("b0") && gone("b1"), "{failures:#?}");
 }
 
@@ -215,7 +220,18 @@ fn random_failures_of_builders_and_sources_cost_no_event() {
     let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = |below: u64| random.next_u64() % below;
-    let mut run = Run::new(&["--rate", "200Hz", "--events", "1600", "--sources", "2", "--builders", "3", "--drain", "30s"]);
+    let mut run = Run::new(&[
+        "--rate",
+        "200Hz",
+        "--events",
+        "1600",
+        "--sources",
+        "2",
+        "--builders",
+        "3",
+        "--drain",
+        "30s",
+    ]);
     run.scheduler();
     let builders = ["b0", "b1", "b2"];
     for name in ["s0", "s1"] {
@@ -249,5 +265,9 @@ fn random_failures_of_builders_and_sources_cost_no_event() {
         pause(draw(300));
     }
     let summary = run.finish();
-    assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (1600, 1600), "seed {seed}: {summary:#}");
+    assert_eq!(
+        (of(&summary, "generated"), of(&summary, "complete")),
+        (1600, 1600),
+        "seed {seed}: {summary:#}"
+    );
 }

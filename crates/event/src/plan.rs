@@ -184,7 +184,10 @@ impl EventPlan {
             return stop(format!("`fragment_sizes`: {error}"));
         }
         if self.profile == Profile::O2Balancer2 && self.fixed_size().is_none() {
-            return stop("`fragment_sizes` is not for the profile o2balancer2, whose fragments have one size".to_owned());
+            return stop(
+                "`fragment_sizes` is not for the profile o2balancer2, whose fragments have one size"
+                    .to_owned(),
+            );
         }
         if self.detect < 2 * self.probe {
             return stop(format!(

@@ -185,7 +185,10 @@ impl Record {
             failures: shell.core.failures().cloned().collect(),
             builders: shell.core.builder_lines().collect(),
             control_bytes: shell.control_bytes(),
-            series: vec![series("event.held", false, self.held), series("event.generated", true, self.issued)],
+            series: vec![
+                series("event.held", false, self.held),
+                series("event.generated", true, self.issued),
+            ],
         }
     }
 }

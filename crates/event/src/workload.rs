@@ -362,7 +362,9 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         .filter(|outcome| outcome.role == SCHEDULER)
         .flat_map(|outcome| &outcome.series)
         .filter(|series| series.name == "event.generated")
-        .find_map(|series| series.t_ns.iter().zip(&series.value).find(|(_, issued)| **issued > 0.0).map(|(t_ns, _)| *t_ns))
+        .find_map(|series| {
+            series.t_ns.iter().zip(&series.value).find(|(_, issued)| **issued > 0.0).map(|(t_ns, _)| *t_ns)
+        })
         .unwrap_or(context.start_ns);
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4);
     let (start_ns, end_ns) = (begun_ns + ns(plan.warm_up), begun_ns + ns(plan.length()));

@@ -7,13 +7,11 @@ mod serve;
 mod watch;
 
 use super::address::{key, resolve, say};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Subcommand;
 use flags::{Flag, Flags};
 use search::{Sought, SoughtOverUdp};
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use weir_core::param::{Kind, parse_default};
 use weir_core::range;
 use weir_core::{Value, Values};
@@ -25,7 +23,6 @@ use weir_net::latency::LatencyPlan;
 use weir_net::path::plan::PathPlan;
 use weir_net::stream::plan::StreamPlan;
 use weir_net::udp::plan::UdpPlan;
-use weir_transport::Key;
 
 /// Measure between any two machines: serve here, stream there.
 #[derive(clap::Args)]

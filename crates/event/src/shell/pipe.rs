@@ -46,7 +46,14 @@ impl Pipe {
         stream.set_nonblocking(true)?;
         // A grant or an assignment is a few bytes, and the next event waits for it.
         stream.set_nodelay(true)?;
-        Ok(Pipe { stream, decoder: Decoder::new(), out: Vec::new(), sent: 0, waits_for_room: false, heard: 0 })
+        Ok(Pipe {
+            stream,
+            decoder: Decoder::new(),
+            out: Vec::new(),
+            sent: 0,
+            waits_for_room: false,
+            heard: 0,
+        })
     }
 
     pub fn descriptor(&self) -> BorrowedFd<'_> {

@@ -62,7 +62,14 @@ impl Mind {
             real.on_connected(control, now);
         }
     }
-    pub fn on_message(&mut self, from: Peer, control: u64, message: &Message, now: Instant, draws: &mut Draws) {
+    pub fn on_message(
+        &mut self,
+        from: Peer,
+        control: u64,
+        message: &Message,
+        now: Instant,
+        draws: &mut Draws,
+    ) {
         match self {
             Mind::Script(script) => script.on_message(from, message, now, draws),
             Mind::Real(real) => real.on_message(control, message, now),

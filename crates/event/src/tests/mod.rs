@@ -9,10 +9,10 @@ use crate::ledger::Reason;
 use crate::message::Outcome;
 use crate::payload::Block;
 use crate::sizes::Draws;
+use mind::Mind;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
-use mind::Mind;
 use world::{Plan, World};
 
 fn plan(seed: u64) -> Plan {

@@ -1,7 +1,7 @@
 //! Sources and builders under virtual time, with connections that carry real bytes in pieces, fail and corrupt as a seed says.
 
-use super::order::ORDERS;
 use super::mind::{Mind, Peer};
+use super::order::ORDERS;
 use super::script::{PROBE_NS, Script};
 use crate::builder::{self, Builder, Built};
 use crate::message::{Message, Outcome, Welcome};
@@ -48,7 +48,12 @@ enum What {
     /// A peer of this incarnation has connected to the scheduler.
     Control(Peer, u64),
     ControlLost(Peer, u64),
-    Connect { source: usize, life: u64, channel: ChannelId, builder: usize },
+    Connect {
+        source: usize,
+        life: u64,
+        channel: ChannelId,
+        builder: usize,
+    },
     Data(u64),
     FromBuilder(u64, Message),
     Beat,

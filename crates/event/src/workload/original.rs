@@ -73,6 +73,7 @@ impl Ends {
             announced: None,
             key: Some(self.key),
             interval: self.plan.interval,
+            drain: self.plan.drain,
             limit,
         };
         Builder::prepare(plan, listener)
@@ -90,6 +91,7 @@ impl Ends {
             scheduler,
             key: Some(self.key),
             interval: self.plan.interval,
+            drain: self.plan.drain,
             limit,
         };
         Source::prepare(plan).map(Part::Source)

@@ -306,7 +306,10 @@ fn a_peer_that_lies_or_speaks_out_of_turn_loses_its_connection_and_nothing_else_
         crate::message::Join { name: "-".into(), ..source("s") },
         crate::message::Join { version: 9, ..source("s") },
         crate::message::Join { known: Some(Known { epoch: u32::MAX, ..known("old", 0) }), ..source("s") },
-        crate::message::Join { known: Some(Known { last: Some((1 << 48, 0)), ..known("old", 0) }), ..source("s") },
+        crate::message::Join {
+            known: Some(Known { last: Some((1 << 48, 0)), ..known("old", 0) }),
+            ..source("s")
+        },
         crate::message::Join {
             role: Role::Source { buffer_bytes: 10, fragment_bytes_max: 1000, fixed: true },
             ..source("s")
