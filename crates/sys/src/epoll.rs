@@ -127,7 +127,7 @@ mod tests {
         let ready = |epoll: &mut Epoll| epoll.wait(Some(Duration::from_millis(1))).unwrap().to_vec();
         epoll.add(near.as_fd(), 7).unwrap();
         assert_eq!(ready(&mut epoll), [0; 0]);
-        epoll.watch(near.as_fd(), 7).unwrap(, Interest::Either);
+        epoll.watch(near.as_fd(), 7, Interest::Either).unwrap();
         assert_eq!(ready(&mut epoll), [7]);
         epoll.watch_readable(near.as_fd(), 7).unwrap();
         assert_eq!(ready(&mut epoll), [0; 0]);
