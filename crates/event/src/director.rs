@@ -16,6 +16,7 @@ mod figures;
 mod members;
 mod outbox;
 mod recovery;
+mod roll;
 mod settings;
 mod table;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use figures::Figures;
 use members::{Connection, Member, Members};
 use outbox::Outbox;
 use recovery::Learning;
+use roll::Roll;
 use std::collections::{BTreeMap, VecDeque};
 use table::Table;
 use weir_core::Instant;
@@ -67,6 +69,8 @@ pub struct Director {
     recovered_at: Instant,
     connections: BTreeMap<u64, Connection>,
     members: Members,
+    /// Who may join.
+    roll: Roll,
     /// Membership epoch (names-3).
     epoch: u32,
     /// What the scheduler sees: builders that may be chosen.
@@ -106,6 +110,7 @@ impl Director {
             recovered_at: Instant::ZERO,
             connections: BTreeMap::new(),
             members,
+            roll: Roll::default(),
             epoch: 0,
             view: Builders::default(),
             reopening: false,
@@ -186,15 +191,6 @@ impl Director {
             Phase::Learning(_) | Phase::Gathering => {}
         }
         wake
-    }
-
-    /// Whoever watches over members from outside says that one is gone: it is fenced, as one that is silent.
-    pub fn fence_member(&mut self, role: GroupRole, name: &str, now: Instant) {
-        self.advance(now);
-        if let Some(connection) = self.members.connection_of(role, name) {
-            self.outbox.close(connection, "the membership service says that it is gone");
-            self.forget(connection, FailureKind::Silent);
-        }
     }
 
     /// No more heartbeats: what is held is drained (beats-4).

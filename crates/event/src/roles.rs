@@ -52,6 +52,8 @@ pub struct SchedulerRole {
     pub seed: u64,
     /// How many heartbeats in all; `None`: until it is told to stop.
     pub events: Option<u64>,
+    /// Services that say who may join, by role; of a role without one, everyone who proves the key.
+    pub members: Vec<(GroupRole, Box<dyn Watch>)>,
 }
 
 impl SchedulerRole {
@@ -98,6 +100,9 @@ impl SchedulerRole {
             run,
         );
         let mut shell = SchedulerShell::new(core, self.listener, self.key)?;
+        for (role, watch) in self.members {
+            shell.watch(role, watch)?;
+        }
         let mut record = Record::new(self.plan.interval, self.plan.length(), self.events);
         shell.run(order, |core, now| {
             record.look(core, now);
@@ -212,6 +217,8 @@ pub struct SourceRole {
     pub scheduler: SocketAddr,
     pub key: Option<Key>,
     pub plan: EventPlan,
+    /// Where it has to be listed to take part.
+    pub membership: Option<Box<dyn Membership>>,
 }
 
 impl SourceRole {
@@ -219,10 +226,18 @@ impl SourceRole {
     pub fn run(self, order: &dyn Order) -> Result<SourceReport, ShellError> {
         let sizes = sizes(&self.plan.fragment_size)?;
         let payload = Payload::synthetic(&Arc::new(Block::random(sizes.bytes_max())), sizes);
+        let incarnation = incarnation();
+        let member = |address: String| Member {
+            name: self.name.clone(),
+            incarnation,
+            address,
+            details: serde_json::Value::Null,
+        };
+        let seat = self.membership.as_ref().map(|service| service.join(&member(String::new()))).transpose()?;
         let settings = source::Settings {
-            name: self.name,
+            name: self.name.clone(),
             host: self.host,
-            incarnation: incarnation(),
+            incarnation,
             buffer_bytes: self.plan.buffer_bytes,
             recover: if self.plan.lose { Recover::Lose } else { Recover::Remake },
             orders: send_order::SEND_ORDERS,

@@ -16,6 +16,8 @@ pub enum FailureKind {
     Silent,
     /// Bytes did not move to it, or a channel to it stayed broken.
     Stuck,
+    /// The membership service took it off its list.
+    Unlisted,
     /// It left, said what it must not, or made way for another of its name.
     Expelled,
 }

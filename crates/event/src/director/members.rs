@@ -9,6 +9,7 @@ use crate::wire::HEADER_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weir_core::Instant;
+use weir_seams::membership;
 use weir_seams::scheduler::BuilderId;
 
 /// Ids from here on are no heartbeats of any run: at 10 MHz this is a year.
@@ -207,13 +208,6 @@ impl Members {
     }
 }
 
-/// `[a-z0-9][a-z0-9-]{0,62}`.
-fn is_name(name: &str) -> bool {
-    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let mut bytes = name.bytes();
-    name.len() <= 63 && bytes.next().is_some_and(letter) && bytes.all(|byte| letter(byte) || byte == b'-')
-}
-
 /// What is wrong with a join by itself.
 pub(super) fn check(join: &Join) -> Result<(), String> {
     if join.version != VERSION {
@@ -222,7 +216,7 @@ pub(super) fn check(join: &Join) -> Result<(), String> {
             join.version
         ));
     }
-    if !is_name(&join.name) {
+    if !membership::is_name(&join.name) {
         return Err("a name is made of at most 63 of a-z, 0-9 and -, and does not begin with -".to_owned());
     }
     if join.host.len() > HOST_BYTES_MAX {
@@ -251,6 +245,8 @@ impl Director {
     pub(super) fn on_join(&mut self, connection: u64, join: &Join) {
         if let Err(why) = check(join) {
             self.refuse(connection, why, false);
+        } else if let Err((why, again)) = self.roll.check(join) {
+            self.refuse(connection, why, again);
         } else if matches!(self.phase, Phase::Learning(_)) {
             self.learn(connection, join);
         } else {
@@ -558,22 +554,5 @@ impl Director {
             held: u64::from(builder.outstanding_events),
             ..builder.line.clone()
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_name;
-
-    // Spec: event-building.md#names-1
-    #[test]
-    fn names_are_small_letters_digits_and_dashes() {
-        let long = "a".repeat(63);
-        for name in ["a", "0", "builder-1", "a-", &long] {
-            assert!(is_name(name), "{name}");
-        }
-        for name in ["", "-a", "A", "a_b", "ä", &"a".repeat(64)] {
-            assert!(!is_name(name), "{name}");
-        }
     }
 }

@@ -10,6 +10,7 @@ use std::io::{ErrorKind, IoSliceMut, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use weir_core::Instant;
+use weir_seams::membership::{Seat, SeatChange};
 use weir_sys::clock;
 use weir_transport::Key;
 use weir_transport::dial::Call;
@@ -37,6 +38,7 @@ pub struct BuilderShell {
     links: BTreeSet<u64>,
     beside: Vec<u8>,
     ended: Option<String>,
+    seat: Option<(u64, Box<dyn Seat>)>,
 }
 
 impl BuilderShell {
@@ -63,7 +65,27 @@ impl BuilderShell {
             links: BTreeSet::new(),
             beside: vec![0; BESIDE_BYTES],
             ended: None,
+            seat: None,
         })
+    }
+
+    /// Takes part in a membership service for as long as this lives.
+    pub fn take_seat(&mut self, seat: Box<dyn Seat>) -> Result<(), ShellError> {
+        let number = self.hub.attend(seat.ready()).map_err(ShellError::of("cannot watch the seat"))?;
+        self.seat = Some((number, seat));
+        Ok(())
+    }
+
+    /// Another may have the name now: then this one has to end.
+    fn look_at_seat(&mut self, order: &dyn Order) {
+        let Some((_, seat)) = &mut self.seat else { return };
+        while let Some(change) = seat.next() {
+            match change {
+                SeatChange::Held => {}
+                SeatChange::Lapsed(why) => order.warn(&why),
+                SeatChange::Fenced { why, .. } => self.core.stop(&why),
+            }
+        }
     }
 
     /// Runs until the scheduler ends the run, `order` says stop, or what cannot be mended happens; why it ended. `built` hears of every
@@ -99,7 +121,11 @@ impl BuilderShell {
                 self.on_news(item, now)?;
             }
             for number in &ready {
-                self.serve(*number, now);
+                if self.seat.as_ref().is_some_and(|(seat, _)| seat == number) {
+                    self.look_at_seat(order);
+                } else {
+                    self.serve(*number, now);
+                }
             }
             self.hub.give_back(ready);
         }

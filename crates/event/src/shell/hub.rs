@@ -6,6 +6,7 @@ use crate::message::Message;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use weir_sys::epoll::Epoll;
 use weir_sys::poll::Interest;
@@ -56,6 +57,14 @@ impl Hub {
         self.epoll.add(pipe.descriptor(), number)?;
         self.next += 1;
         self.pipes.insert(number, pipe);
+        Ok(number)
+    }
+
+    /// Tells of a descriptor that is none of the connections, by a number of its own. It must live as long as this.
+    pub fn attend(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<u64> {
+        let number = self.next;
+        self.epoll.add(descriptor, number)?;
+        self.next += 1;
         Ok(number)
     }
 

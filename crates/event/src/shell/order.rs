@@ -8,6 +8,8 @@ pub trait Order {
     fn stopping(&self) -> bool;
     /// How far it is, in fragments or events.
     fn report(&self, done: u64);
+    /// Something is not as it should be, and the role goes on.
+    fn warn(&self, _what: &str) {}
 }
 
 impl Order for Control {

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::time::Duration;
 use weir_core::Instant;
+use weir_seams::membership::{Change, Watch};
 use weir_sys::clock;
 use weir_transport::Key;
 use weir_transport::gate::Admitted;
@@ -33,6 +34,14 @@ pub struct SchedulerShell {
     lost: Vec<u64>,
     finished: bool,
     told_bytes: u64,
+    watches: Vec<Watched>,
+}
+
+/// The members of one role, as a membership service says.
+struct Watched {
+    role: GroupRole,
+    watch: Box<dyn Watch>,
+    number: u64,
 }
 
 impl SchedulerShell {
@@ -55,7 +64,16 @@ impl SchedulerShell {
             lost: Vec::new(),
             finished: false,
             told_bytes: 0,
+            watches: Vec::new(),
         })
+    }
+
+    /// From now on a peer of this role may join only while the service behind the watch lists it.
+    pub fn watch(&mut self, role: GroupRole, watch: Box<dyn Watch>) -> Result<(), ShellError> {
+        let number = self.hub.attend(watch.ready()).map_err(ShellError::of("cannot watch members"))?;
+        self.core.ask_membership(role);
+        self.watches.push(Watched { role, watch, number });
+        Ok(())
     }
 
     /// Runs until the ledger is closed: after the heartbeats asked for and their drain, or a stop and its drain. `look` is called at
@@ -100,9 +118,26 @@ impl SchedulerShell {
                 }
             }
             for number in &ready {
-                self.serve(*number, now);
+                if self.watches.iter().any(|watched| watched.number == *number) {
+                    self.hear_of_members(order, now);
+                } else {
+                    self.serve(*number, now);
+                }
             }
             self.hub.give_back(ready);
+        }
+    }
+
+    fn hear_of_members(&mut self, order: &dyn Order, now: Instant) {
+        for Watched { role, watch, .. } in &mut self.watches {
+            while let Some(change) = watch.next() {
+                match change {
+                    Change::Joined(member) => self.core.on_listed(*role, &member.name, member.incarnation),
+                    Change::Left { name, .. } => self.core.on_unlisted(*role, &name, now),
+                    Change::Current => {}
+                    Change::Stale(what) | Change::Odd(what) => order.warn(&what),
+                }
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weir_core::Instant;
+use weir_seams::membership::{Seat, SeatChange};
 use weir_sys::{clock, socket};
 use weir_transport::Key;
 use weir_transport::dial::Call;
@@ -44,6 +45,7 @@ pub struct SourceShell {
     dials: BTreeMap<u64, Dial>,
     next_dial: u64,
     ended: Option<String>,
+    seat: Option<(u64, Box<dyn Seat>)>,
     granted_bytes: u64,
 }
 
@@ -68,8 +70,28 @@ impl SourceShell {
             dials: BTreeMap::new(),
             next_dial: 0,
             ended: None,
+            seat: None,
             granted_bytes: 0,
         })
+    }
+
+    /// Takes part in a membership service for as long as this lives.
+    pub fn take_seat(&mut self, seat: Box<dyn Seat>) -> Result<(), ShellError> {
+        let number = self.hub.attend(seat.ready()).map_err(ShellError::of("cannot watch the seat"))?;
+        self.seat = Some((number, seat));
+        Ok(())
+    }
+
+    /// Another may have the name now: then this one has to end.
+    fn look_at_seat(&mut self, order: &dyn Order) {
+        let Some((_, seat)) = &mut self.seat else { return };
+        while let Some(change) = seat.next() {
+            match change {
+                SeatChange::Held => {}
+                SeatChange::Lapsed(why) => order.warn(&why),
+                SeatChange::Fenced { why, .. } => self.core.stop(&why),
+            }
+        }
     }
 
     /// Runs until the scheduler ends the run, `order` says stop, or what cannot be mended happens; why it ended.
@@ -100,7 +122,11 @@ impl SourceShell {
                 self.on_news(item, now);
             }
             for number in &ready {
-                self.serve(*number, now);
+                if self.seat.as_ref().is_some_and(|(seat, _)| seat == number) {
+                    self.look_at_seat(order);
+                } else {
+                    self.serve(*number, now);
+                }
             }
             self.hub.give_back(ready);
         }
