@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_core::metric::Metric;
 use weir_core::scenario::WorkloadSchema;
 use weir_core::{Param, Values};
+use weir_seams::membership::MembershipEntry;
 use weir_seams::sink::Tables;
 use weir_seams::workload::WorkloadEntry;
 
@@ -13,6 +14,15 @@ pub fn workloads() -> &'static [WorkloadEntry] {
     static ALL: LazyLock<Vec<WorkloadEntry>> =
         LazyLock::new(|| [weir_net::WORKLOADS, weir_event::WORKLOADS].concat());
     &ALL
+}
+
+pub fn memberships() -> Vec<MembershipEntry> {
+    let slices: &[&[MembershipEntry]] = &[
+        weir_agent::membership::MEMBERSHIPS,
+        #[cfg(feature = "zookeeper")]
+        weir_zookeeper::MEMBERSHIPS,
+    ];
+    slices.concat()
 }
 
 /// What the scenario decoder needs to know of the workloads.
@@ -82,7 +92,7 @@ pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
 
 /// Seams that have members in this build, by the name `weir list` takes.
 pub const SEAMS: &[&str] =
-    &["workload", "transport", "scheduler", "death-policy", "launcher", "sampler", "sink"];
+    &["workload", "transport", "scheduler", "death-policy", "membership", "launcher", "sampler", "sink"];
 
 /// `None` for a seam that is not in `SEAMS`.
 pub fn members(seam: &str) -> Option<Vec<Member>> {
@@ -91,6 +101,7 @@ pub fn members(seam: &str) -> Option<Vec<Member>> {
         "transport" => members!(weir_transport::TRANSPORTS),
         "scheduler" => members!(weir_event::SCHEDULERS),
         "death-policy" => members!(weir_event::DEATH_POLICIES),
+        "membership" => members!(memberships()),
         "launcher" => members!(weir_agent::launcher::LAUNCHERS),
         "sampler" => members!(weir_telemetry::SAMPLERS),
         "sink" => members!(weir_report::SINKS),

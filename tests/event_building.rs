@@ -1,112 +1,14 @@
 //! `weir event`: roles as daemons, started in any order, killed, stopped and started again; the ledger is closed after it all.
 
+#[path = "support/event_run.rs"]
+mod event_run;
 mod support;
 
+use event_run::{Run, of, pause};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde_json::Value;
-use std::net::TcpListener;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use support::{finish_within, ran, start, turn, weir};
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// The daemons of one run; what is left of them is killed at the end.
-struct Run {
-    at: String,
-    scheduler_flags: Vec<String>,
-    scheduler: Option<Child>,
-    others: Vec<(String, Child)>,
-}
-
-impl Run {
-    fn new(flags: &[&str]) -> Run {
-        Run {
-            at: format!("127.0.0.1:{}", free_port()),
-            scheduler_flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            scheduler: None,
-            others: Vec::new(),
-        }
-    }
-
-    fn scheduler(&mut self) {
-        let mut command = weir();
-        command.args(["event", "scheduler", "--listen", &self.at, "--json"]).args(&self.scheduler_flags);
-        self.scheduler = Some(start(&mut command));
-    }
-
-    fn source(&mut self, name: &str) {
-        let at = self.at.clone();
-        self.role(
-            name,
-            weir().args(["event", "source", "--scheduler", &at, "--name", name, "--fragment-size", "5kB"]),
-        );
-    }
-
-    fn builder(&mut self, name: &str) {
-        let at = self.at.clone();
-        self.role(name, weir().args(["event", "builder", "--scheduler", &at, "--name", name]));
-    }
-
-    fn role(&mut self, name: &str, command: &mut Command) {
-        let child =
-            command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
-        self.others.push((name.to_owned(), child));
-    }
-
-    fn kill(&mut self, name: &str) {
-        let place = self.others.iter().position(|(other, _)| other == name).unwrap();
-        let (_, mut child) = self.others.remove(place);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn signal(&self, name: &str, signal: &str) {
-        let (_, child) = self.others.iter().find(|(other, _)| other == name).unwrap();
-        let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    /// The summary, once the scheduler has ended.
-    fn finish(mut self) -> Value {
-        let ran = ran(finish_within(self.scheduler.take().unwrap(), Duration::from_secs(60)));
-        assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
-        let summary = support::summary_in(&ran.stdout);
-        closed(&summary);
-        summary
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let all = self.others.iter_mut().map(|(_, child)| child).chain(self.scheduler.as_mut());
-        for child in all {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn of(summary: &Value, key: &str) -> u64 {
-    summary["ledger"][key].as_u64().unwrap_or_else(|| panic!("{key}: {summary:#}"))
-}
-
-fn dropped(summary: &Value) -> u64 {
-    summary["ledger"]["dropped"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
-}
-
-// Spec: event-building.md#ledger-1
-fn closed(summary: &Value) {
-    let sum = of(summary, "complete") + of(summary, "partial") + dropped(summary) + of(summary, "held");
-    assert_eq!(of(summary, "generated"), sum, "{:#}", summary["ledger"]);
-}
-
-fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
-}
 
 // Spec: event-building.md#connections-3
 #[test]

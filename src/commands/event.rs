@@ -1,8 +1,11 @@
 //! `weir event`: the roles of event building as daemons.
 
+mod members;
+
 use super::address::{key, resolve, say};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
+use members::{Members, MembersOf};
 use serde_json::{Value as Json, json};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -14,6 +17,7 @@ use weir_event::plan::{EventPlan, PARAMS};
 use weir_event::roles::{BuilderRole, SchedulerReport, SchedulerRole, SourceRole};
 use weir_event::shell::Order;
 use weir_event::{metrics, workload};
+use weir_seams::membership::check_name;
 use weir_transport::{Key, exposure, tcp};
 
 /// Of a scheduler, unless another is given.
@@ -29,6 +33,7 @@ Examples, each on its host, in any order:
   weir event builder --scheduler there --name b0 --memory 1GiB --key-file key
 
 Every role may be stopped and started again at any time; of two with one name the one started later stays.
+With --membership zookeeper, given to every role, a peer takes part only while its ephemeral node is there.
 SIGINT or SIGTERM: a scheduler issues no more heartbeats, drains and closes its ledger; a source or builder leaves.")]
 pub struct Args {
     #[command(subcommand)]
@@ -96,6 +101,8 @@ struct SchedulerArgs {
     /// Seed of payloads, sizes and choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    members: Members,
     /// Only peers that know this key may join
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -125,6 +132,8 @@ struct SourceArgs {
     /// After a restart: make fragments from before again, or say they are lost
     #[arg(long, value_name = "remake|lose")]
     recover: Option<String>,
+    #[command(flatten)]
+    members: Members,
     /// The key the scheduler was started with
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -151,6 +160,8 @@ struct BuilderArgs {
     /// Time it spends on each event
     #[arg(long, value_name = "TIME")]
     work: Option<String>,
+    #[command(flatten)]
+    members: Members,
     /// The key the scheduler was started with
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
@@ -179,6 +190,9 @@ impl Order for Signals {
     }
     fn report(&self, done: u64) {
         self.done.store(done, Ordering::Relaxed);
+    }
+    fn warn(&self, what: &str) {
+        eprintln!("weir: {what}");
     }
 }
 
@@ -252,6 +266,7 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         not_before: Instant::ZERO,
         seed: args.seed,
         events: args.events,
+        members: args.members.watches()?,
     };
     let report = role.run(&Signals::default(), |_, _| {})?;
     let mut document = serde_json::to_value(summary(args, &report))?;
@@ -327,7 +342,7 @@ fn table(report: &SchedulerReport) -> String {
 }
 
 fn source(args: &SourceArgs) -> anyhow::Result<i32> {
-    check_name(&args.name)?;
+    check_name("--name", &args.name)?;
     let plan = plan(
         &[
             ("fragment_size", args.fragment_size.as_ref()),
@@ -341,14 +356,15 @@ fn source(args: &SourceArgs) -> anyhow::Result<i32> {
     weir_sys::signal::count_interrupts();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let key = key(args.key_file.as_deref())?;
-    let role = SourceRole { name: args.name.clone(), host: host_name(), scheduler, key, plan };
+    let membership = args.members.open(MembersOf::Sources)?;
+    let role = SourceRole { name: args.name.clone(), host: host_name(), scheduler, key, plan, membership };
     let report = role.run(&Signals::default())?;
     end("source", &args.name, &report.why, args.json, json!(report));
     Ok(0)
 }
 
 fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
-    check_name(&args.name)?;
+    check_name("--name", &args.name)?;
     let plan = plan(
         &[("memory", args.memory.as_ref()), ("work", args.work.as_ref())],
         &[("events", Value::Count(1))],
@@ -367,8 +383,16 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
     // Sources are told an address that they can reach.
     let reached = if bound.ip().is_unspecified() { address_towards(scheduler)? } else { bound.ip() };
     let data = SocketAddr::new(reached, bound.port());
-    let role =
-        BuilderRole { name: args.name.clone(), host: host_name(), scheduler, listener, data, key, plan };
+    let role = BuilderRole {
+        name: args.name.clone(),
+        host: host_name(),
+        scheduler,
+        listener,
+        data,
+        key,
+        plan,
+        membership: args.members.open(MembersOf::Builders)?,
+    };
     let report = role.run(&Signals::default())?;
     end("builder", &args.name, &report.why, args.json, json!({"why": report.why, "figures": report.figures}));
     Ok(0)
@@ -388,16 +412,6 @@ fn needs_key(address: &SocketAddr, key: Option<&Key>) -> anyhow::Result<()> {
             "{address} can be reached from other machines, so a key is needed\n  \
              head -c 32 /dev/urandom > key     and give every role --key-file key"
         );
-    }
-    Ok(())
-}
-
-fn check_name(name: &str) -> anyhow::Result<()> {
-    let mut letters = name.bytes();
-    let first = letters.next().is_some_and(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit());
-    let rest = letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-');
-    if !(first && rest && name.len() <= 63) {
-        bail!("--name {name:?}: a name has a-z, 0-9 and -, at most 63 letters, and does not begin with -");
     }
     Ok(())
 }

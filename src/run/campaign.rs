@@ -258,6 +258,7 @@ impl<'a> Campaign<'a> {
         };
         let input = TrialInput {
             directory: self.writer.directory(),
+            program: &self.program,
             configuration,
             jobs: &jobs,
             parts: &parts,

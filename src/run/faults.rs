@@ -36,6 +36,8 @@ pub enum Order {
     Pause(Duration),
     Resume,
     Kill,
+    /// They are started again.
+    Return,
 }
 
 /// An order for the processes of a host, by index, at its time.
@@ -181,7 +183,7 @@ impl<'a> Injector<'a> {
                 _ => Order::Kill,
             };
             batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, order)));
-            if matches!(order, Order::Pause(_)) {
+            if !fault.action.duration().is_zero() {
                 self.ends.push(Reverse((end, index)));
             }
             return;
@@ -199,7 +201,8 @@ impl<'a> Injector<'a> {
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
         if let Affected::Processes(hosts) = &fault.parts[source.part].affected {
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, Order::Resume)));
+            let order = if matches!(fault.action, FaultAction::Pause { .. }) { Order::Resume } else { Order::Return };
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, order)));
             return;
         }
         for link in &fault.on {
@@ -251,7 +254,7 @@ impl<'a> Injector<'a> {
             FaultAction::Delay { add, .. } => Set::DelayAdd(if on { nanoseconds(*add) } else { 0 }),
             FaultAction::Loss { ratio, .. } => Set::Loss(on.then_some(*ratio)),
             FaultAction::Corrupt { ratio, .. } => Set::Corrupt(on.then_some(*ratio)),
-            FaultAction::DelaySome { .. } | FaultAction::Pause { .. } | FaultAction::Kill => {
+            FaultAction::DelaySome { .. } | FaultAction::Pause { .. } | FaultAction::Kill { .. } => {
                 unreachable!("the decoder gives these no whole link")
             }
         }
@@ -277,7 +280,7 @@ fn effect(action: &FaultAction) -> Effect {
         FaultAction::Outage { .. }
         | FaultAction::Rate { .. }
         | FaultAction::Pause { .. }
-        | FaultAction::Kill => Effect::Outage,
+        | FaultAction::Kill { .. } => Effect::Outage,
     }
 }
 
@@ -295,7 +298,8 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
             format!("{} of the packets {} later for {time}", percent(*share), duration_text(*by))
         }
         FaultAction::Pause { .. } => format!("processes paused for {time}"),
-        FaultAction::Kill => "processes killed".to_owned(),
+        FaultAction::Kill { returns: None } => "processes killed".to_owned(),
+        FaultAction::Kill { returns: Some(_) } => format!("processes killed, and started again {time} later"),
     };
     let names = |hosts: &[usize]| {
         let shown: Vec<&str> = hosts.iter().take(4).map(|host| topology.hosts[*host].name.as_str()).collect();
@@ -486,11 +490,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_an_order_with_an_end_and_a_kill_has_none() {
+    fn a_pause_is_an_order_with_an_end_and_a_kill_has_one_if_they_return() {
         let hosts = Affected::Processes(vec![1]);
         let faults = [
             fault(10, None, FaultAction::Pause { duration: ms(5) }, hosts.clone()),
-            fault(30, None, FaultAction::Kill, hosts),
+            fault(30, None, FaultAction::Kill { returns: None }, hosts.clone()),
+            fault(40, None, FaultAction::Kill { returns: Some(ms(7)) }, hosts),
         ];
         let mut injector = Injector::new(&faults);
         injector.begin(None, Instant::ZERO, at(ms(500)), &two_hosts());
@@ -498,7 +503,14 @@ mod tests {
         let orders = injector.advance(Instant::NEVER).orders;
         let orders: Vec<(u64, usize, Order)> =
             orders.into_iter().map(|due| (due.at.as_ns() / 1_000_000, due.host, due.order)).collect();
-        assert_eq!(orders, [(10, 1, Order::Pause(ms(5))), (15, 1, Order::Resume), (30, 1, Order::Kill)]);
+        let expected = [
+            (10, 1, Order::Pause(ms(5))),
+            (15, 1, Order::Resume),
+            (30, 1, Order::Kill),
+            (40, 1, Order::Kill),
+            (47, 1, Order::Return),
+        ];
+        assert_eq!(orders, expected);
     }
 
     // Spec: scenario.md#fault-7

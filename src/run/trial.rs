@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
+use weir_agent::launcher::LabLauncher;
 use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
 use weir_agent::{ClockMap, Fleet};
 use weir_core::Instant;
@@ -53,6 +54,8 @@ pub struct Turn {
 pub struct TrialInput<'a> {
     /// The results folder.
     pub directory: &'a Path,
+    /// weir itself, which is what agents run.
+    pub program: &'a Path,
     pub configuration: &'a Configuration,
     /// Those of a step stand together, those of a round too.
     pub jobs: &'a [StepJob<'a>],
@@ -144,6 +147,7 @@ impl Watch<'_> {
             Order::Pause(_) => (Signal::Stop, "fault-start", "begins"),
             Order::Resume => (Signal::Continue, "fault-end", "ends"),
             Order::Kill => (Signal::Kill, "fault-start", "begins"),
+            Order::Return => return self.bring_back(due, &host, fleet),
         };
         let there = fleet.signal(&host, signal);
         let done = weir_sys::clock::monotonic();
@@ -152,8 +156,23 @@ impl Watch<'_> {
             self.paused.push(host.clone());
         }
         let but = if there { "" } else { ", but there was no process" };
-        let text = format!("fault {} on {}: {} {verb}{but}", due.fault, host, due.what);
-        self.event(done, event, None, text);
+        self.fault_event(due, &host, done, event, &format!("{verb}{but}"));
+    }
+
+    /// Starts what a fault has killed.
+    fn bring_back(&mut self, due: &Due, host: &str, fleet: &mut Fleet) {
+        // Faults of processes are for a lab alone.
+        let Some(lab) = self.lab.as_deref() else { return };
+        let namespaces = [(host.to_owned(), lab.namespace(due.host))].into();
+        let launcher = LabLauncher { program: self.input.program.to_owned(), namespaces };
+        let again = fleet.launch_again(&launcher, host);
+        let done = weir_sys::clock::monotonic();
+        let but = again.map_or_else(|error| format!(", but it did not start: {error}"), |()| String::new());
+        self.fault_event(due, host, done, "fault-end", &format!("ends{but}"));
+    }
+
+    fn fault_event(&mut self, due: &Due, host: &str, at: Instant, event: &str, verb: &str) {
+        self.event(at, event, None, format!("fault {} on {host}: {} {verb}", due.fault, due.what));
         if let Some(event) = self.timeline.last_mut() {
             event.data.insert("fault".to_owned(), (*due.fault).into());
             event.data.insert("on".to_owned(), (*due.on).into());

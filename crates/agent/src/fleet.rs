@@ -40,6 +40,8 @@ pub enum Event {
 pub struct AgentLost {
     pub host: String,
     pub reason: String,
+    /// A fault of the scenario killed it.
+    pub ordered: bool,
 }
 
 struct Agent {
@@ -53,6 +55,8 @@ struct Agent {
     greeted: bool,
     /// Stands still because it was told to: its silence means nothing.
     paused: bool,
+    /// Was killed because a fault of the scenario wants it.
+    ended: bool,
     /// Distinguishes this agent's messages from those of an earlier one on the same host.
     generation: u64,
     report: HostReport,
@@ -140,10 +144,7 @@ impl Fleet {
                 break;
             };
             let refused = match event {
-                Event::Said(FromAgent::Hello { protocol, version, schema, host: report, .. }) => {
-                    if let Some(agent) = self.agents.get_mut(&host) {
-                        (agent.report, agent.greeted) = (report, true);
-                    }
+                Event::Said(FromAgent::Hello { protocol, version, schema, .. }) => {
                     message::mismatch(protocol, &version, &schema, ["there", "here"])
                 }
                 Event::Said(FromAgent::Refused { text }) => Some(text),
@@ -182,6 +183,7 @@ impl Fleet {
             heard_ns,
             greeted: false,
             paused: false,
+            ended: false,
             generation,
             report: HostReport::default(),
             burst_left: 0,
@@ -209,7 +211,7 @@ impl Fleet {
                 let words = self.end(&host);
                 let reason =
                     format!("the agent was silent for {} s and was killed{words}", SILENCE_MAX.as_secs());
-                return Some((host.clone(), Event::Lost(AgentLost { host, reason })));
+                return Some((host.clone(), Event::Lost(AgentLost { host, reason, ordered: false })));
             }
             let now = monotonic();
             let pause = deadline.since(now).min(Duration::from_millis(200));
@@ -231,10 +233,16 @@ impl Fleet {
                             }
                             agent.go_on_with_burst();
                         }
-                        Ok(message) => return Some((host, Event::Said(message))),
+                        Ok(message) => {
+                            if let FromAgent::Hello { host: report, .. } = &message {
+                                (agent.report, agent.greeted) = (report.clone(), true);
+                            }
+                            return Some((host, Event::Said(message)));
+                        }
                         Err(reason) => {
+                            let ordered = agent.ended;
                             let reason = format!("{reason}{}", self.end(&host));
-                            return Some((host.clone(), Event::Lost(AgentLost { host, reason })));
+                            return Some((host.clone(), Event::Lost(AgentLost { host, reason, ordered })));
                         }
                     }
                 }
@@ -323,9 +331,18 @@ impl Fleet {
     pub fn signal(&mut self, host: &str, signal: Signal) -> bool {
         let Some(agent) = self.agents.get_mut(host) else { return false };
         agent.paused = signal == Signal::Stop;
+        agent.ended |= signal == Signal::Kill;
         agent.heard_ns.store(monotonic().as_ns(), Ordering::Relaxed);
         // It is our child and not yet reaped, so the number is still its own.
         weir_sys::process::signal(agent.process.id(), signal)
+    }
+
+    /// Starts the agent of a host anew, and does not wait for its hello: `next` gives it.
+    pub fn launch_again(&mut self, launcher: &dyn Launcher, host: &str) -> Result<(), LaunchError> {
+        self.kill(host);
+        let launched = launcher.launch(host)?;
+        self.add(host, launched, launcher.shares_clock(host));
+        Ok(())
     }
 
     pub fn kill(&mut self, host: &str) {

@@ -113,8 +113,32 @@ struct Running<'a> {
     assignments: Vec<(u64, Assignment)>,
     addresses: BTreeMap<String, String>,
     progress: BTreeMap<u64, u64>,
+    /// Of tasks whose host was lost since.
+    progress_before: u64,
+    /// Tasks whose host a fault has killed, and of these those that are prepared anew on a host that is back.
+    away: BTreeSet<u64>,
+    returning: BTreeSet<u64>,
     result: StepResult,
     stopped: bool,
+}
+
+impl Running<'_> {
+    /// Takes what a host had to do out of a step that is under way, if the step outlives its hosts.
+    fn goes_on_without(&mut self, host: &str) -> bool {
+        let Phase::Running { pending, .. } = &mut self.phase else { return false };
+        if !self.job.workload.outlives_hosts(self.job.values) {
+            return false;
+        }
+        for (task, _) in self.assignments.iter().filter(|(_, assignment)| assignment.host == host) {
+            // One that has ended already is not taken up again.
+            if pending.remove(task) {
+                self.away.insert(*task);
+                self.progress_before += self.progress.remove(task).unwrap_or(0);
+            }
+            self.returning.remove(task);
+        }
+        true
+    }
 }
 
 /// Carries out one trial. `key` is the run's secret (hexadecimal); task numbers start at `first_task` and must not be used
@@ -148,6 +172,9 @@ pub fn run_trial(
                 assignments,
                 addresses: BTreeMap::new(),
                 progress: BTreeMap::new(),
+                progress_before: 0,
+                away: BTreeSet::new(),
+                returning: BTreeSet::new(),
                 result: StepResult::default(),
                 stopped: false,
             }
@@ -231,11 +258,16 @@ impl Trial<'_> {
             let next = self.observer.act(self.fleet).map_or(soon, |at| at.min(soon));
             if let Some((host, event)) = self.fleet.next(next) {
                 match event {
+                    Event::Said(FromAgent::Hello { .. }) => self.take_back(steps, &host),
                     Event::Said(message) => self.hear(steps, message),
                     Event::Lost(lost) => {
                         for index in 0..steps.len() {
-                            if steps[index].assignments.iter().any(|(_, assignment)| assignment.host == host)
-                            {
+                            if !steps[index].assignments.iter().any(|(_, it)| it.host == host) {
+                                continue;
+                            }
+                            if lost.ordered && steps[index].goes_on_without(&host) {
+                                self.end_if_done(steps, index);
+                            } else {
                                 self.fail(steps, index, format!("host {host}: {}", lost.reason));
                             }
                         }
@@ -340,6 +372,26 @@ impl Trial<'_> {
         }
     }
 
+    /// A host that a fault had killed is there again: what takes its part up again is prepared anew.
+    fn take_back(&mut self, steps: &mut [Running<'_>], host: &str) {
+        for step in steps {
+            if !step.goes_on_without(host) {
+                continue;
+            }
+            let Phase::Running { pending, .. } = &mut step.phase else { continue };
+            for (task, assignment) in step.assignments.iter_mut().filter(|(_, it)| it.host == host) {
+                if !step.away.remove(task) {
+                    continue;
+                }
+                assignment.peers = step.addresses.clone();
+                pending.insert(*task);
+                step.returning.insert(*task);
+                let order = ToAgent::Prepare { task: *task, assignment: Box::new(assignment.clone()) };
+                self.fleet.tell(host, &order);
+            }
+        }
+    }
+
     fn start(&mut self, steps: &mut [Running<'_>], index: usize, at: Instant) {
         let step = &mut steps[index];
         self.observer.step_starts(index, at);
@@ -381,6 +433,15 @@ impl Trial<'_> {
                         step.assignments.iter().find(|(number, _)| *number == task).map(|(_, it)| &it.host);
                     step.addresses.insert(host.cloned().unwrap_or_default(), address);
                 }
+                if step.returning.remove(&task)
+                    && let Some((_, assignment)) = step.assignments.iter().find(|(number, _)| *number == task)
+                    && let (Some(started), Some(clock)) =
+                        (step.result.started, self.fleet.clock_now(&assignment.host))
+                {
+                    let at_ns = clock.to_host(started).as_ns();
+                    let samplers = step.job.samplers.clone();
+                    self.fleet.tell(&assignment.host, &ToAgent::Start { task, at_ns, samplers });
+                }
                 if let Phase::Preparing { stage, pending, .. } = &mut step.phase {
                     pending.remove(&task);
                     if pending.is_empty() {
@@ -394,7 +455,7 @@ impl Trial<'_> {
                     let Some(index) = owner(steps, task) else { continue };
                     let step = &mut steps[index];
                     step.progress.insert(task, done);
-                    let sum: u64 = step.progress.values().sum();
+                    let sum = step.progress_before + step.progress.values().sum::<u64>();
                     let now = monotonic();
                     if let Phase::Running { moved, done, .. } = &mut step.phase
                         && sum > *done
@@ -420,10 +481,8 @@ impl Trial<'_> {
                 steps[index].result.outcomes.push(*outcome);
                 if let Phase::Running { pending, .. } = &mut steps[index].phase {
                     pending.remove(&task);
-                    if pending.is_empty() {
-                        self.end(steps, index);
-                    }
                 }
+                self.end_if_done(steps, index);
             }
             FromAgent::Failed { task, error } => {
                 let Some(index) = owner(steps, task) else { return };
@@ -440,6 +499,7 @@ impl Trial<'_> {
                     self.fail(steps, index, format!("an agent refused an order: {text}"));
                 }
             }
+            // Heard before, or kept by the fleet.
             FromAgent::Hello { .. } | FromAgent::Clock { .. } => {}
         }
     }
@@ -504,6 +564,12 @@ impl Trial<'_> {
                 self.fleet.kill(host);
             }
             self.fail(steps, index, text);
+        }
+    }
+
+    fn end_if_done(&mut self, steps: &mut [Running<'_>], index: usize) {
+        if matches!(&steps[index].phase, Phase::Running { pending, .. } if pending.is_empty()) {
+            self.end(steps, index);
         }
     }
 

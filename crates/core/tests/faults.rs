@@ -148,7 +148,7 @@ fn processes_are_paused_and_killed_on_hosts() {
         (vec![], Affected::Processes(vec![1]), pause)
     );
     let all = Affected::Processes(vec![3, 4]);
-    assert_eq!(processes(of("site.b", "kill = {}")), (vec![], all, FaultAction::Kill));
+    assert_eq!(processes(of("site.b", "kill = {}")), (vec![], all, FaultAction::Kill { returns: None }));
     let refuse = |on: &str, more: &str, message: &str| {
         refused(
             &format!("[[fault]]\nname = \"f\"\non = \"{on}\"\n{more}do = {{ kill = {{}} }}\n"),

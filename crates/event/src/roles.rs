@@ -1,7 +1,7 @@
 //! The roles of one plan, ready to run: what a workload's tasks and the daemons share.
 
 use crate::builder::{self, Builder, Built};
-use crate::director::{BuilderLine, Director, Failure, Settings};
+use crate::director::{BuilderLine, Director, Failure, GroupRole, Settings};
 use crate::ledger::Totals;
 use crate::message::Outcome;
 use crate::payload::{Block, Payload};
@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use weir_core::record::{Histogram, Series};
 use weir_core::times::Times;
 use weir_core::{Instant, Value, Values};
+use weir_seams::membership::{Member, Membership, Seat, Watch};
 use weir_sys::clock;
 use weir_transport::{Key, key};
 
@@ -30,6 +31,8 @@ pub struct SchedulerReport {
     /// Heartbeats, on this host's clock; 0 where there was none.
     pub first_beat_ns: u64,
     pub last_beat_ns: u64,
+    /// Heartbeats at the first moment: those that a scheduler started again has learned of.
+    pub first_generated: u64,
     pub ended_ns: u64,
     /// Held when the last heartbeat was issued.
     pub undelivered: u64,
@@ -127,6 +130,7 @@ struct Record {
     next_ns: u64,
     first_beat_ns: u64,
     last_beat_ns: u64,
+    first_generated: u64,
     undelivered: u64,
     generated: u64,
     t_ns: Vec<i64>,
@@ -143,6 +147,7 @@ impl Record {
             next_ns: 0,
             first_beat_ns: 0,
             last_beat_ns: 0,
+            first_generated: 0,
             undelivered: 0,
             generated: 0,
             t_ns: Vec::new(),
@@ -157,6 +162,7 @@ impl Record {
         if generated > self.generated {
             if self.generated == 0 {
                 self.first_beat_ns = now.as_ns();
+                self.first_generated = generated;
             }
             self.generated = generated;
             self.last_beat_ns = now.as_ns();
@@ -185,6 +191,7 @@ impl Record {
             totals: shell.core.ledger().totals(),
             first_beat_ns: self.first_beat_ns,
             last_beat_ns: self.last_beat_ns,
+            first_generated: self.first_generated,
             ended_ns: clock::monotonic().as_ns(),
             undelivered: self.undelivered,
             failures: shell.core.failures().cloned().collect(),
@@ -227,13 +234,6 @@ impl SourceRole {
         let sizes = sizes(&self.plan.fragment_size)?;
         let payload = Payload::synthetic(&Arc::new(Block::random(sizes.bytes_max())), sizes);
         let incarnation = incarnation();
-        let member = |address: String| Member {
-            name: self.name.clone(),
-            incarnation,
-            address,
-            details: serde_json::Value::Null,
-        };
-        let seat = self.membership.as_ref().map(|service| service.join(&member(String::new()))).transpose()?;
         let settings = source::Settings {
             name: self.name.clone(),
             host: self.host,
@@ -244,6 +244,9 @@ impl SourceRole {
         };
         let core = Source::new(settings, payload, clock::monotonic());
         let mut shell = SourceShell::new(core, self.scheduler, self.key, self.plan.tcp)?;
+        if let Some(seat) = seat(self.membership.as_deref(), &self.name, incarnation, String::new())? {
+            shell.take_seat(seat)?;
+        }
         let why = shell.run(order)?;
         let figures = shell.core.figures();
         Ok(SourceReport {
@@ -278,21 +281,27 @@ pub struct BuilderRole {
     pub data: SocketAddr,
     pub key: Option<Key>,
     pub plan: EventPlan,
+    /// Where it has to be listed to take part.
+    pub membership: Option<Box<dyn Membership>>,
 }
 
 impl BuilderRole {
     /// Runs until the scheduler ends the run or `order` says stop.
     pub fn run(self, order: &dyn Order) -> Result<BuilderReport, ShellError> {
+        let incarnation = incarnation();
         let settings = builder::Settings {
             name: self.name.clone(),
             host: self.host,
-            incarnation: incarnation(),
+            incarnation,
             memory_bytes: self.plan.memory_bytes,
             data: self.data,
             work: self.plan.work,
         };
         let core = Builder::new(settings, clock::monotonic());
         let mut shell = BuilderShell::new(core, self.scheduler, self.listener, self.key)?;
+        if let Some(seat) = seat(self.membership.as_deref(), &self.name, incarnation, self.data.to_string())? {
+            shell.take_seat(seat)?;
+        }
         let mut assembly = Times::new().map_err(ShellError::of("cannot keep times"))?;
         let every_ns = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
         let mut built = Series {
@@ -340,6 +349,18 @@ fn sizes(text: &str) -> Result<Sizes, ShellError> {
         }
         Err(error) => Err(ShellError(format!("fragment size {text:?}: {error}"))),
     }
+}
+
+/// Errors: the member cannot take part there.
+fn seat(
+    membership: Option<&dyn Membership>,
+    name: &str,
+    incarnation: u64,
+    address: String,
+) -> Result<Option<Box<dyn Seat>>, ShellError> {
+    let Some(service) = membership else { return Ok(None) };
+    let member = Member { name: name.to_owned(), incarnation, address, details: serde_json::Value::Null };
+    service.join(&member).map(Some).map_err(|error| ShellError(error.text))
 }
 
 /// Real time as a label: of two with one name the one that was started later stays.

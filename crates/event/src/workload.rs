@@ -115,6 +115,11 @@ impl Workload for Event {
         [assignment(0, SCHEDULER, 0, scheduler)].into_iter().chain(builders).chain(sources).collect()
     }
 
+    fn outlives_hosts(&self, values: &Values) -> bool {
+        // The original's program does not take up its part again.
+        values.text("profile").as_deref() != Some("o2balancer2")
+    }
+
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         derive(context, outcomes).unwrap_or_else(|text| Derived { invalid: Some(text), ..Derived::default() })
     }
@@ -169,9 +174,14 @@ impl Workload for Event {
                 part,
             }));
         }
+        // One that is started again is found where it was.
+        let before = scheduler().ok().filter(|_| assignment.role == SCHEDULER);
+        let listen_again = |address: SocketAddr| {
+            tcp::listen(address, None).map_err(|error| stop(format!("{address}: {error}")))
+        };
         let part = match assignment.role.as_str() {
             SCHEDULER => Part::Scheduler {
-                listener: listen(control, None)?,
+                listener: before.map_or_else(|| listen(control, None), listen_again)?,
                 sources: body.sources,
                 builders: body.builders,
                 seed: body.seed,
@@ -224,7 +234,17 @@ impl Task for Prepared {
             Part::Scheduler { listener, sources, builders, seed } => {
                 let events = Some(plan.events);
                 let not_before = control.start_at();
-                let role = SchedulerRole { listener, key, plan, sources, builders, not_before, seed, events };
+                let role = SchedulerRole {
+                    listener,
+                    key,
+                    plan,
+                    sources,
+                    builders,
+                    not_before,
+                    seed,
+                    events,
+                    members: Vec::new(),
+                };
                 let mut report = role.run(control, |_, _| {}).map_err(failed)?;
                 outcome.series = std::mem::take(&mut report.series);
                 serde_json::to_value(report)
@@ -241,13 +261,15 @@ impl Task for Prepared {
                     data,
                     key,
                     plan,
+                    membership: None,
                 };
                 let mut report = role.run(control).map_err(failed)?;
                 outcome.series = vec![std::mem::take(&mut report.built)];
                 serde_json::to_value(report)
             }
             Part::Source { scheduler } => {
-                let role = SourceRole { name: host.clone(), host: host.clone(), scheduler, key, plan };
+                let name = host.clone();
+                let role = SourceRole { name, host: host.clone(), scheduler, key, plan, membership: None };
                 serde_json::to_value(role.run(control).map_err(failed)?)
             }
         };
@@ -293,8 +315,8 @@ pub fn scheduler_rows(report: &SchedulerReport) -> Vec<Row> {
         ("event.reassigned", report.builders.iter().map(|line| line.taken).sum::<u64>() as f64),
     ];
     let issued = seconds(report.first_beat_ns, report.last_beat_ns);
-    if totals.generated > 1 && issued > 0.0 {
-        values.push(("event.rate_hertz", (generated - 1.0) / issued));
+    if totals.generated > report.first_generated && issued > 0.0 {
+        values.push(("event.rate_hertz", (totals.generated - report.first_generated) as f64 / issued));
     }
     let row =
         |metric: &str, value: Observed| Row { entity: "trial".to_owned(), metric: metric.to_owned(), value };
@@ -339,8 +361,8 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let of_sources = sources.iter().map(|(_, report)| report.grant_bytes).sum::<u64>();
     put("trial", "event.control_bytes", (scheduler.control_bytes + of_sources) as f64);
     let issued = seconds(scheduler.first_beat_ns, scheduler.last_beat_ns);
-    if totals.generated > 1 && issued > 0.0 {
-        let planned = (plan.events - 1) as f64 / plan.rate_hz;
+    if totals.generated > scheduler.first_generated && issued > 0.0 {
+        let planned = plan.events.saturating_sub(scheduler.first_generated) as f64 / plan.rate_hz;
         if (issued / planned - 1.0).abs() > LENGTH_TOLERANCE {
             derived.invalid = Some(format!(
                 "the heartbeats took {issued:.3} s and were planned to take {planned:.3} s, more than 1 % off"

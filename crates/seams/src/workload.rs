@@ -156,6 +156,11 @@ pub trait Workload: Sync {
     /// Refuses parameters that contradict each other, in words that name the keys.
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError>;
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
+    /// Whether the step goes on without a host that a fault has killed: it is prepared and started again when the host is back, with
+    /// its own earlier address among its peers', and leaves no outcome where it stays away.
+    fn outlives_hosts(&self, _values: &Values) -> bool {
+        false
+    }
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived;
     /// In the agent: binds or connects and allocates; nothing is measured yet.
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError>;

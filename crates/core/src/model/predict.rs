@@ -87,9 +87,7 @@ impl Model {
                 slow_start(bytes, Bytes(u64::from(mss)), rtt, share, own)
                     .ok_or_else(|| "the path has neither a round trip nor a rate".to_owned())
             }
-            Model::OverloadBacklog => {
-                Err("the step does not say the rate, fragments and capacity of an event builder".to_owned())
-            }
+            Model::OverloadBacklog => backlog(configuration, step),
             Model::ClosedReplay => {
                 Err("the step does not say jobs, reads, think time and service time".to_owned())
             }
@@ -136,6 +134,25 @@ fn aggregates_of(configuration: &Configuration, step: &Step) -> Result<Vec<Aggre
     let flow = flow_of(step).unwrap_or(Flow::Up);
     aggregates(topology, &topology.directed_links(), &step.pairs, streams, flow, Segments::of(step))
         .ok_or_else(|| "no link on the path has a rate".to_owned())
+}
+
+/// The capacity of an event builder is that of its slowest flow, from a source to a builder, where all have as much to carry.
+fn backlog(configuration: &Configuration, step: &Step) -> Result<f64, String> {
+    let given = |key: &str| format!("the step does not say `{key}`");
+    let values = &step.values;
+    let rate_hz = values.frequency("rate").ok_or_else(|| given("rate"))?.0;
+    let fragment = values.size("fragment_size").ok_or_else(|| given("fragment_size"))?;
+    let run = values
+        .duration("duration")
+        .or_else(|| values.count("events").map(|events| Duration::from_secs_f64(events as f64 / rate_hz)))
+        .ok_or_else(|| given("duration"))?;
+    let wait = values.duration("stop_wait").ok_or_else(|| given("stop_wait"))?;
+    let builders = step.roles.iter().find(|(role, _)| *role == "builders").map_or(0, |(_, hosts)| hosts.len());
+    let flows = aggregates_of(configuration, step)?;
+    let shares = fluid::fill(&configuration.topology.directed_links(), &flows);
+    let slowest = shares.into_iter().flatten().fold(f64::INFINITY, f64::min);
+    let deliverable_hz = builders as f64 * slowest / (8.0 * fragment.0.max(1) as f64);
+    overload_backlog(rate_hz, deliverable_hz, run, wait).ok_or_else(|| "the step issues no heartbeat".to_owned())
 }
 
 /// A rate for each flow, never more than the ceiling leaves: their sum for a `total_` metric, else their mean.

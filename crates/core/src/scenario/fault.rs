@@ -105,7 +105,7 @@ fn read_fault(
     let (on_text, action, matches) = (on_text?, action?, matches?);
     let topology = topology?;
     let mut on = Vec::new();
-    let parts = if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill) {
+    let parts = if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill { .. }) {
         let hosts = read_hosts_on(reader, &on_text, topology, known.real)?;
         if matches.is_some() {
             let message = format!("`match` chooses packets, and {} is of processes", action_name(&action));
@@ -372,7 +372,7 @@ fn action_name(action: &FaultAction) -> &'static str {
         FaultAction::DelaySome { .. } => "delay_some",
         FaultAction::Corrupt { .. } => "corrupt",
         FaultAction::Pause { .. } => "pause",
-        FaultAction::Kill => "kill",
+        FaultAction::Kill { .. } => "kill",
     }
 }
 
@@ -388,14 +388,14 @@ fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
                 action.at,
                 format!("`do` names {} actions", written.len()),
                 "one of outage = { for }, rate = { to, for }, delay = { add, for }, loss = { ratio, for }, \
-                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {}",
+                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {} or { for }",
             );
         }
         return None;
     };
     let body = action.table(name)?;
     if *name == "kill" {
-        return Some(FaultAction::Kill);
+        return Some(FaultAction::Kill { returns: body.duration("for") });
     }
     let duration = body.duration("for");
     Some(match *name {

@@ -269,8 +269,10 @@ pub enum FaultAction {
     Pause {
         duration: Duration,
     },
-    /// The hosts' processes are killed, and stay dead for the rest of the trial.
-    Kill,
+    /// The hosts' processes are killed, and started again this much later; unless given they stay dead for the rest of the trial.
+    Kill {
+        returns: Option<Duration>,
+    },
 }
 
 impl FaultAction {
@@ -284,7 +286,7 @@ impl FaultAction {
             | FaultAction::DelaySome { duration, .. }
             | FaultAction::Corrupt { duration, .. }
             | FaultAction::Pause { duration } => *duration,
-            FaultAction::Kill => Duration::ZERO,
+            FaultAction::Kill { returns } => returns.unwrap_or_default(),
         }
     }
 }

@@ -348,7 +348,8 @@ pub(super) static CORRUPT_ACTION: &[Param] = &[
     FOR,
 ];
 pub(super) static PAUSE_ACTION: &[Param] = &[FOR];
-pub(super) static KILL_ACTION: &[Param] = &[];
+pub(super) static KILL_ACTION: &[Param] =
+    &[duration("for", "How long until they are started again; never unless given.").range(1.0, 30.0 * DAY_NS)];
 const FOR: Param = duration("for", "How long.").required().range(1.0, 30.0 * DAY_NS);
 
 pub(super) static DO: &[Param] = &[
@@ -370,7 +371,7 @@ pub(super) static DO: &[Param] = &[
     Param::new(
         "kill",
         Kind::Table(KILL_ACTION),
-        "The processes of the hosts are killed and stay dead for the rest of the trial.",
+        "The processes of the hosts are killed, and started again after `for`; without it they stay dead for the rest of the trial.",
     ),
 ];
 

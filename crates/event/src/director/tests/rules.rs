@@ -395,14 +395,38 @@ fn a_release_goes_to_every_source_and_confirms_the_event_to_its_builder_alone() 
     assert!(releases(&actions, To::One(12 - u64::from(slot))).is_empty());
 }
 
+// Spec: event-building.md#names-4
 #[test]
 fn a_member_that_the_membership_service_has_lost_is_fenced() {
     let mut hand = Hand::running(Hand::settings(), 2);
-    hand.director.fence_member(GroupRole::Builder, "b1", hand.now);
-    hand.director.fence_member(GroupRole::Builder, "never-seen", hand.now);
+    hand.director.ask_membership(GroupRole::Builder);
+    hand.director.on_listed(GroupRole::Builder, "b1", 1);
+    hand.director.on_unlisted(GroupRole::Builder, "b1", hand.now);
+    hand.director.on_unlisted(GroupRole::Builder, "never-seen", hand.now);
     let actions = hand.actions();
     assert!(closes(&actions, 12) && !closes(&actions, 11));
     assert!(assigned(&hand.wake(1)).iter().all(|(_, slot, _)| *slot == 0));
+    assert_eq!(hand.director.failures().next().map(|failure| failure.kind), Some(FailureKind::Unlisted));
+}
+
+// Spec: event-building.md#names-4
+#[test]
+fn a_peer_may_join_only_while_the_membership_service_lists_it() {
+    let mut hand = Hand::new(Hand::settings());
+    hand.director.ask_membership(GroupRole::Builder);
+    // Of sources nothing is asked.
+    assert_eq!(refused(&hand.join(1, &source("s")), 1), None);
+    assert_eq!(refused(&hand.join(11, &builder("b0")), 11), Some(true));
+    // Not the one that is listed: the older of two will not be, the later may be yet.
+    for (listed, again) in [(2, false), (1, true)] {
+        hand.director.on_listed(GroupRole::Builder, "b0", listed);
+        let other = Join { incarnation: 3 - listed, ..builder("b0") };
+        assert_eq!(refused(&hand.join(10 + listed, &other), 10 + listed), Some(again));
+    }
+    assert_eq!(refused(&hand.join(13, &builder("b0")), 13), None);
+    // A fixed list knows of no incarnations.
+    hand.director.on_listed(GroupRole::Builder, "b9", 0);
+    assert_eq!(refused(&hand.join(14, &builder("b9")), 14), None);
 }
 
 #[test]
