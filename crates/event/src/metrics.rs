@@ -18,6 +18,8 @@ const fn seconds(name: &'static str, scope: Scope, definition: &'static str) -> 
 pub const LOSS: &str = "event.loss_ratio";
 pub const GOODPUT: &str = "event.goodput_bits_per_second";
 pub const ASSEMBLY: &str = "event.assembly_seconds";
+pub const HELD_SLOPE: &str = "event.held_slope_hertz";
+pub const UNACKNOWLEDGED_SECONDS: &str = "event.unacknowledged_seconds";
 pub const BUILT: &str = "event.built";
 
 pub static METRICS: &[Metric] = &[
@@ -43,6 +45,13 @@ pub static METRICS: &[Metric] = &[
         "Events that ended otherwise; the ledger names a reason for each.",
     ),
     events("event.held", Better::Lower, "Events without an end when the run has ended, drain included."),
+    Metric {
+        name: HELD_SLOPE,
+        unit: "Hz",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "Events by which the number held grew a second, over the last two thirds of the heartbeats; above nought the load is more than is built, whether or not anything was lost yet.",
+    },
     ratio(
         "event.undelivered_ratio",
         "Events without an end / generated, at the moment the last heartbeat is issued.",
@@ -50,6 +59,11 @@ pub static METRICS: &[Metric] = &[
     ratio(
         "event.unacknowledged_ratio",
         "Heartbeats of which the scheduler has not heard the end / heartbeats issued, when it stops listening: what document 002 calls loss.",
+    ),
+    seconds(
+        UNACKNOWLEDGED_SECONDS,
+        Scope::Trial,
+        "The same as time: heartbeats not heard of to their end, divided by the rate. A loss at the start or the end alone is as long in a long run as in a short one.",
     ),
     ratio(
         "event.mismatched_ratio",

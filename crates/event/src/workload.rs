@@ -15,7 +15,8 @@ use std::time::Duration;
 use weir_core::Values;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
-use weir_core::record::{Histogram, Observed, Row};
+use weir_core::record::{Histogram, Observed, Row, Series};
+use weir_core::regression::slope;
 use weir_core::scenario::RoleKey;
 use weir_seams::Entry;
 use weir_seams::workload::{
@@ -355,6 +356,8 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let sum = |of: fn(&crate::builder::Figures) -> u64| {
         builders.iter().map(|(_, report)| of(&report.figures)).sum::<u64>()
     };
+    let unacknowledged = totals.dropped_total() + totals.held;
+    put("trial", metrics::UNACKNOWLEDGED_SECONDS, unacknowledged as f64 / plan.rate_hz);
     put("trial", "event.duplicate_fragments", sum(|figures| figures.duplicate) as f64);
     put("trial", "event.stale_fragments", sum(|figures| figures.stale) as f64);
     put("trial", "event.corrupt_fragments", sum(|figures| figures.corrupt) as f64);
@@ -389,6 +392,10 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         })
         .unwrap_or(context.start_ns);
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4);
+    let held = outcomes.iter().flat_map(|outcome| &outcome.series).find(|series| series.name == "event.held");
+    if let Some(slope) = held.and_then(|held| slope_after(held, begun_ns + ns(plan.length() / 3), begun_ns + ns(plan.length()))) {
+        put("trial", metrics::HELD_SLOPE, Observed::Value(slope));
+    }
     let (start_ns, end_ns) = (begun_ns + ns(plan.warm_up), begun_ns + ns(plan.length()));
     let built = outcomes.iter().filter(|outcome| outcome.role == BUILDER).flat_map(|outcome| &outcome.series);
     let bytes: f64 = built.filter_map(|series| series.growth_around(start_ns, end_ns)).sum();
@@ -400,6 +407,13 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         derived.warnings.push(format!("{count} events were dropped: {reason}"));
     }
     Ok(derived)
+}
+
+/// By how much a series grows a second between two times.
+fn slope_after(series: &Series, from_ns: i64, to_ns: i64) -> Option<f64> {
+    let all = series.t_ns.iter().zip(&series.value).filter(|(t_ns, _)| (from_ns..=to_ns).contains(t_ns));
+    let points: Vec<(f64, f64)> = all.map(|(t_ns, value)| ((t_ns - from_ns) as f64 / 1e9, *value)).collect();
+    slope(&points).map(|fitted| fitted.value)
 }
 
 /// Few values, kept exactly.

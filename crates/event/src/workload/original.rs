@@ -181,6 +181,8 @@ pub(super) fn derive(plan: &EventPlan, outcomes: &[Outcome]) -> Result<Derived, 
     ] {
         put("trial", metric, value);
     }
+    let unacknowledged = scheduler.unacknowledged_ratio().unwrap_or(0.0) * generated;
+    put("trial", metrics::UNACKNOWLEDGED_SECONDS, unacknowledged / plan.rate_hz);
     let run = scheduler.run().as_secs_f64();
     if scheduler.heartbeats > 1 && run > 0.0 {
         put("trial", "event.rate_hertz", (generated - 1.0) / run);
