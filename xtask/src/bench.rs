@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: weir beside its peers, interleaved, with intervals. `bench/README.md` says how to read it.
 
 mod bare;
+mod events;
 mod fabric;
 mod groups;
 mod place;
@@ -33,6 +34,8 @@ pub struct Settings {
     pub rattan: PathBuf,
     /// The folder of neper's programs, which no distribution packages; `None` where it is absent.
     pub neper: Option<PathBuf>,
+    /// The event builder over ZeroMQ to compare with.
+    pub zeromq: PathBuf,
     /// For what the programs print.
     pub scratch: PathBuf,
 }
@@ -50,6 +53,7 @@ impl Settings {
             weir: target.join("release/weir"),
             iperf3: workspace.join("target/peers/iperf3"),
             rattan: workspace.join("target/peers/bin/rattan"),
+            zeromq: workspace.join("target/peers/zeromq-events"),
             neper: Some(
                 std::env::var_os("WEIR_NEPER")
                     .map_or_else(|| workspace.join("target/peers/neper"), PathBuf::from),
@@ -73,6 +77,7 @@ impl Settings {
             .replace(&*self.weir.to_string_lossy(), "weir")
             .replace(&*self.iperf3.to_string_lossy(), "iperf3")
             .replace(&*self.rattan.to_string_lossy(), "rattan")
+            .replace(&*self.zeromq.to_string_lossy(), "zeromq-events")
             .replace(&*format!("{}/", self.workspace.display()), "")
     }
 }

@@ -6,7 +6,7 @@ use super::process::{self, Line};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools::{BLOCK, LARGE_BLOCK};
-use super::{fabric, rattan, spread, tools, watch, workloads};
+use super::{events, fabric, rattan, spread, tools, watch, workloads};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,16 @@ pub static GROUPS: &[Group] = &[
         name: "burst",
         about: "A burst of 1 B against a bare loop of send and receive, both ends on one CPU",
         run: workloads::burst,
+    },
+    Group {
+        name: "events-zeromq",
+        about: "Event building against the same over ZeroMQ push/pull, 2 sources and 2 builders, 256 B to 64 KiB",
+        run: events::beside_zeromq,
+    },
+    Group {
+        name: "events-streams",
+        about: "Event building against as many plain streams, and heartbeats a second through the scheduler's process",
+        run: events::beside_streams,
     },
     Group {
         name: "fabric",
