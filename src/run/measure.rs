@@ -123,6 +123,7 @@ impl Measured<'_> {
             transport: derived.transport,
             ceiling_bits_per_second: self.ceiling_bits_per_second,
             generator: derived.generator,
+            building: derived.building,
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),
             emulator: in_lab.then(|| EmulatorFacts {

@@ -4,6 +4,7 @@
 //! disqualifies the measurement itself, then a reader that holds back, a full link, the two ends, what the path did to
 //! packets, and buffers. Everything else is `unknown`, with what was seen.
 
+mod building;
 mod ends;
 mod fitness;
 mod path;
@@ -14,6 +15,7 @@ mod window;
 use crate::record::{Factor, LimitingFactor};
 use serde::{Deserialize, Serialize};
 
+pub use building::BuildingFacts;
 pub use fitness::lateness_allowed_seconds;
 pub use window::{BufferFacts, WindowFacts};
 
@@ -166,6 +168,8 @@ pub struct Facts {
     pub emulator: Option<EmulatorFacts>,
     /// `None` for loads without a clock of their own.
     pub generator: Option<GeneratorFacts>,
+    /// `None` for workloads that build no events.
+    pub building: Option<BuildingFacts>,
 }
 
 /// Half of the time: what holds more than this back bounds the trial, whatever else is there.
@@ -177,9 +181,11 @@ const THREAD_FULL: f64 = 0.9;
 type Rule = fn(&Facts) -> Option<LimitingFactor>;
 
 /// What may have bounded a load that was generated and carried as it should, in the order in which it is asked.
-const CAUSES: [Rule; 11] = [
+const CAUSES: [Rule; 13] = [
     ends::receiver_application,
     path::link_rate,
+    building::scheduler,
+    building::credits,
     ends::source_application,
     ends::send_buffer,
     ends::receiver_cpu,

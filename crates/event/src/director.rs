@@ -175,6 +175,11 @@ impl Director {
         self.end_drain();
     }
 
+    /// An event waits for room at a builder.
+    pub fn waits_for_room(&self) -> bool {
+        !self.waiting.is_empty() && !self.view.listed().is_empty()
+    }
+
     /// `on_wake` is to be called then.
     pub fn wake_at(&self) -> Instant {
         let mut wake = self.next_probe;

@@ -36,6 +36,10 @@ pub struct SchedulerReport {
     pub ended_ns: u64,
     /// Held when the last heartbeat was issued.
     pub undelivered: u64,
+    /// Shares of the time from the first heartbeat to the last: in which an event waited for room at a builder, and that the
+    /// scheduler's thread spent on a CPU.
+    pub waiting_ratio: f64,
+    pub busy_ratio: f64,
     pub failures: Vec<Failure>,
     pub builders: Vec<BuilderLine>,
     pub control_bytes: u64,
@@ -133,6 +137,10 @@ struct Record {
     first_generated: u64,
     undelivered: u64,
     generated: u64,
+    looked_ns: u64,
+    waiting_ns: u64,
+    /// CPU time of this thread at the first sample with a heartbeat and at the last, with their times.
+    cpu: Option<[(Duration, u64); 2]>,
     t_ns: Vec<i64>,
     held: Vec<f64>,
     issued: Vec<f64>,
@@ -150,6 +158,9 @@ impl Record {
             first_generated: 0,
             undelivered: 0,
             generated: 0,
+            looked_ns: 0,
+            waiting_ns: 0,
+            cpu: None,
             t_ns: Vec::new(),
             held: Vec::new(),
             issued: Vec::new(),
@@ -159,6 +170,11 @@ impl Record {
     fn look(&mut self, core: &Director, now: Instant) {
         let ledger = core.ledger();
         let generated = ledger.generated();
+        let beating = self.generated > 0 && self.events.is_none_or(|events| self.generated < events);
+        if beating && core.waits_for_room() {
+            self.waiting_ns += now.as_ns().saturating_sub(self.looked_ns);
+        }
+        self.looked_ns = now.as_ns();
         if generated > self.generated {
             if self.generated == 0 {
                 self.first_beat_ns = now.as_ns();
@@ -172,6 +188,10 @@ impl Record {
         let late = self.t_ns.len() as u64 >= SAMPLES_MAX && self.events.is_none();
         if now.as_ns() >= self.next_ns && !late {
             self.next_ns = now.as_ns() + self.every_ns;
+            if generated > 0 && beating {
+                let spent = (clock::thread_cpu_time(), now.as_ns());
+                self.cpu = Some(self.cpu.map_or([spent; 2], |[first, _]| [first, spent]));
+            }
             self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
             self.held.push(ledger.held_count() as f64);
             self.issued.push(generated as f64);
@@ -179,6 +199,11 @@ impl Record {
     }
 
     fn report(self, shell: &SchedulerShell) -> SchedulerReport {
+        let of = |part_ns: u128, whole_ns: u64| part_ns as f64 / whole_ns.max(1) as f64;
+        let beating_ns = self.last_beat_ns.saturating_sub(self.first_beat_ns);
+        let busy_ratio = self.cpu.map_or(0.0, |[(before, from_ns), (after, to_ns)]| {
+            of(after.saturating_sub(before).as_nanos(), to_ns - from_ns)
+        });
         let series = |name: &str, cumulative: bool, value: Vec<f64>| Series {
             entity: "trial".to_owned(),
             name: name.to_owned(),
@@ -194,6 +219,8 @@ impl Record {
             first_generated: self.first_generated,
             ended_ns: clock::monotonic().as_ns(),
             undelivered: self.undelivered,
+            waiting_ratio: of(u128::from(self.waiting_ns), beating_ns).min(1.0),
+            busy_ratio,
             failures: shell.core.failures().cloned().collect(),
             builders: shell.core.builder_lines().collect(),
             control_bytes: shell.control_bytes(),

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 use weir_core::Values;
+use weir_core::evidence::BuildingFacts;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Histogram, Observed, Row, Series};
@@ -403,6 +404,12 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     if measured > 0.0 {
         put("trial", metrics::GOODPUT, Observed::Value(bytes * 8.0 / measured));
     }
+    derived.building = Some(BuildingFacts {
+        generated: totals.generated,
+        dropped_no_credit: totals.dropped.get(&Reason::NoCredit).copied().unwrap_or(0),
+        waiting_ratio: scheduler.waiting_ratio,
+        scheduler_busy_ratio: scheduler.busy_ratio,
+    });
     for (reason, count) in &totals.dropped {
         derived.warnings.push(format!("{count} events were dropped: {reason}"));
     }

@@ -123,6 +123,8 @@ pub struct Derived {
     pub transport: Option<weir_core::evidence::TransportFacts>,
     /// Facts for the limiting factor: how well the generators kept their clocks; `None` for a load without one.
     pub generator: Option<weir_core::evidence::GeneratorFacts>,
+    /// Facts for the limiting factor: of a workload that builds events.
+    pub building: Option<weir_core::evidence::BuildingFacts>,
     /// What a reader of the results should know and what invalidates nothing, such as a request the kernel granted in part.
     pub warnings: Vec<String>,
 }

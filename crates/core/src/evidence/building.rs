@@ -1,0 +1,71 @@
+//! What event building may be short of: a scheduler that keeps up, and room at builders and sources.
+
+use super::{Facts, MOST, THREAD_FULL, named, not_the_link, percent};
+use crate::record::{Factor, LimitingFactor};
+use serde::{Deserialize, Serialize};
+
+/// Event building from its first heartbeat to its last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BuildingFacts {
+    pub generated: u64,
+    /// Dropped as they were born, because a source or every builder had no room.
+    pub dropped_no_credit: u64,
+    /// Share of the time in which an event waited for room at a builder.
+    pub waiting_ratio: f64,
+    /// Share of the time that the scheduler's thread spent on a CPU.
+    pub scheduler_busy_ratio: f64,
+}
+
+// Spec: evidence.md#building-1
+pub(super) fn scheduler(facts: &Facts) -> Option<LimitingFactor> {
+    let building = facts.building?;
+    if building.scheduler_busy_ratio < THREAD_FULL {
+        return None;
+    }
+    let mut evidence =
+        vec![format!("the scheduler's thread ran {} of the time", percent(building.scheduler_busy_ratio))];
+    evidence.extend(not_the_link(facts));
+    named(Factor::Scheduler, building.scheduler_busy_ratio, evidence)
+}
+
+// Spec: evidence.md#building-2
+pub(super) fn credits(facts: &Facts) -> Option<LimitingFactor> {
+    let building = facts.building?;
+    let dropped = building.dropped_no_credit as f64 / building.generated.max(1) as f64;
+    if dropped == 0.0 && building.waiting_ratio < MOST {
+        return None;
+    }
+    let mut evidence =
+        vec![format!("events waited for room at a builder {} of the time", percent(building.waiting_ratio))];
+    if building.dropped_no_credit > 0 {
+        evidence.push(format!(
+            "{} heartbeats ({}) found no room at a source or no builder that could hold them",
+            building.dropped_no_credit,
+            percent(dropped)
+        ));
+    }
+    evidence.extend(not_the_link(facts));
+    named(Factor::Credits, building.waiting_ratio.max(dropped), evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::limiting_factor;
+    use super::*;
+
+    fn name(building: BuildingFacts) -> Factor {
+        limiting_factor(&Facts { building: Some(building), ..Facts::default() }).name
+    }
+
+    // Spec: evidence.md#building-1
+    // Spec: evidence.md#building-2
+    #[test]
+    fn a_scheduler_that_never_rests_stands_before_builders_without_room() {
+        let idle = BuildingFacts { generated: 1_000, ..BuildingFacts::default() };
+        assert_eq!(name(idle), Factor::Unknown);
+        assert_eq!(name(BuildingFacts { waiting_ratio: 0.6, ..idle }), Factor::Credits);
+        assert_eq!(name(BuildingFacts { dropped_no_credit: 1, ..idle }), Factor::Credits);
+        let busy = BuildingFacts { scheduler_busy_ratio: 0.95, waiting_ratio: 0.9, ..idle };
+        assert_eq!(name(busy), Factor::Scheduler);
+    }
+}
