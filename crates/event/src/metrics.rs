@@ -20,6 +20,7 @@ pub const GOODPUT: &str = "event.goodput_bits_per_second";
 pub const ASSEMBLY: &str = "event.assembly_seconds";
 pub const HELD_SLOPE: &str = "event.held_slope_hertz";
 pub const UNACKNOWLEDGED_SECONDS: &str = "event.unacknowledged_seconds";
+pub const DROPPED_FOR: &str = "event.dropped_for";
 pub const BUILT: &str = "event.built";
 
 pub static METRICS: &[Metric] = &[
@@ -43,6 +44,11 @@ pub static METRICS: &[Metric] = &[
         "event.dropped",
         Better::Lower,
         "Events that ended otherwise; the ledger names a reason for each.",
+    ),
+    events(
+        DROPPED_FOR,
+        Better::Lower,
+        "Those of one reason; the entity is reason.NAME: no-credit, no-builder, no-scheduler, source-lost, deadline, corrupt, stale-epoch, shutdown.",
     ),
     events("event.held", Better::Lower, "Events without an end when the run has ended, drain included."),
     Metric {

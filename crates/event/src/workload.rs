@@ -404,6 +404,9 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     if measured > 0.0 {
         put("trial", metrics::GOODPUT, Observed::Value(bytes * 8.0 / measured));
     }
+    for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
+        put(&format!("reason.{reason}"), metrics::DROPPED_FOR, Observed::Value(*count as f64));
+    }
     derived.building = Some(BuildingFacts {
         generated: totals.generated,
         dropped_no_credit: totals.dropped.get(&Reason::NoCredit).copied().unwrap_or(0),

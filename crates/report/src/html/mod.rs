@@ -4,6 +4,7 @@ mod chart;
 mod distribution;
 mod environment;
 mod fit;
+mod ledger;
 mod matrix;
 mod points;
 mod scaling;
