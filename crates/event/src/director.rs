@@ -17,6 +17,7 @@ mod members;
 mod outbox;
 mod recovery;
 mod roll;
+mod search;
 mod settings;
 mod table;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod tests;
 
 pub use figures::{BuilderLine, Failure, FailureKind};
 pub use outbox::{Action, GroupRole, To};
+pub use search::{Probe, SearchPlan};
 pub use settings::Settings;
 
 use crate::ledger::Ledger;
@@ -33,6 +35,7 @@ use members::{Connection, Member, Members};
 use outbox::Outbox;
 use recovery::Learning;
 use roll::Roll;
+use search::Search;
 use std::collections::{BTreeMap, VecDeque};
 use table::Table;
 use weir_core::Instant;
@@ -88,6 +91,7 @@ pub struct Director {
     builders_told: Instant,
     outbox: Outbox,
     figures: Figures,
+    search: Option<Search>,
 }
 
 impl Director {
@@ -123,6 +127,7 @@ impl Director {
             builders_told: Instant::ZERO,
             outbox: Outbox::default(),
             figures: Figures::default(),
+            search: None,
             settings,
         }
     }

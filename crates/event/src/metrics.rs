@@ -21,6 +21,7 @@ pub const ASSEMBLY: &str = "event.assembly_seconds";
 pub const HELD_SLOPE: &str = "event.held_slope_hertz";
 pub const UNACKNOWLEDGED_SECONDS: &str = "event.unacknowledged_seconds";
 pub const DROPPED_FOR: &str = "event.dropped_for";
+pub const HIGHEST_RATE: &str = "event.highest_rate_hertz";
 pub const BUILT: &str = "event.built";
 
 pub static METRICS: &[Metric] = &[
@@ -107,6 +108,13 @@ pub static METRICS: &[Metric] = &[
         Scope::Operation,
         "From the moment a builder counts as gone to the end of the last event that was in flight there.",
     ),
+    Metric {
+        name: HIGHEST_RATE,
+        unit: "Hz",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Of a search: the highest rate tried at which nothing was lost and what was held did not grow by more than 1 % of the heartbeats; 0 where none was carried.",
+    },
     events(
         "event.reassigned",
         Better::Lower,

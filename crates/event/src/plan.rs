@@ -30,6 +30,7 @@ const OWN: &[Param] = &[
     Param::new("scheduler_host", Kind::Hosts, "The host with the scheduler.").required(),
     Param::new("profile", Kind::Choice(&["weir", "o2balancer2"]), "Whose rules hold: weir's own, or those of the program of document 002, each of which is a key of its own.").default("weir"),
     Param::new("rate", Kind::Frequency, "Heartbeats a second, by an absolute clock.").default("50Hz").range(RATE_HZ.0, RATE_HZ.1),
+    Param::new("search_to", Kind::Frequency, "Instead of one rate the highest that is carried, from `rate` up to this one: nothing is dropped, and what is held does not grow; each rate lasts `duration`.").range(RATE_HZ.0, RATE_HZ.1),
     Param::new("events", Kind::Count, "Heartbeats in all, instead of a duration.").range(1.0, 1e15),
     Param::new("fragment_size", Kind::Size, "Payload of each source's fragment.").default("20kB").range(0.0, 67_108_864.0),
     Param::new(
@@ -96,8 +97,9 @@ pub enum ControlNetwork {
 pub struct EventPlan {
     pub profile: Profile,
     pub rate_hz: f64,
-    /// Heartbeats in all.
+    /// Heartbeats in all; of each rate that is tried, in a search.
     pub events: u64,
+    pub search_to_hz: Option<f64>,
     /// Of these, not measured.
     pub warm_up: Duration,
     pub interval: Duration,
@@ -149,6 +151,7 @@ impl EventPlan {
             },
             rate_hz,
             events,
+            search_to_hz: values.frequency("search_to").map(|rate| rate.0),
             warm_up: duration_of("warm_up"),
             interval: duration_of("interval").max(Duration::from_millis(1)),
             fragment_size: values
@@ -199,6 +202,17 @@ impl EventPlan {
             return stop(
                 "`partial` says what becomes of an event at its `deadline`, and none is given".to_owned(),
             );
+        }
+        if let Some(to_hz) = self.search_to_hz {
+            if self.profile == Profile::O2Balancer2 {
+                return stop("`search_to` is not for the profile o2balancer2, which has one rate".to_owned());
+            }
+            if self.trigger_at_source {
+                return stop("`search_to` needs `trigger` = \"scheduler\": sources keep one rate".to_owned());
+            }
+            if to_hz < self.rate_hz {
+                return stop(format!("`search_to` {to_hz} Hz is below `rate`, {} Hz, where it begins", self.rate_hz));
+            }
         }
         if self.tcp.is_mixed() {
             return stop("`tcp.congestion` of an event step is one, not a mix".to_owned());
@@ -277,6 +291,8 @@ mod tests {
         assert!(refused(&[("events", Value::Count(6))]).contains("`events` and `duration`"));
         assert!(refused(&[("partial", Value::Flag(true))]).contains("`deadline`"));
         assert!(refused(&[("probe", Value::Duration(Duration::from_millis(300)))]).contains("`detect`"));
+        let low = Value::Frequency(weir_core::Hertz(10.0));
+        assert!(refused(&[("search_to", low)]).contains("is below `rate`"));
         assert!(refused(&[("fragment_sizes", Value::Text("much".to_owned()))]).contains("`fragment_sizes`"));
     }
 }

@@ -1,7 +1,7 @@
 //! The roles of one plan, ready to run: what a workload's tasks and the daemons share.
 
 use crate::builder::{self, Builder, Built};
-use crate::director::{BuilderLine, Director, Failure, GroupRole, Settings};
+use crate::director::{BuilderLine, Director, Failure, GroupRole, Probe, SearchPlan, Settings};
 use crate::ledger::Totals;
 use crate::message::Outcome;
 use crate::payload::{Block, Payload};
@@ -41,6 +41,8 @@ pub struct SchedulerReport {
     pub waiting_ratio: f64,
     pub busy_ratio: f64,
     pub failures: Vec<Failure>,
+    /// Rates that were tried, in order; empty without a search.
+    pub searched: Vec<Probe>,
     pub builders: Vec<BuilderLine>,
     pub control_bytes: u64,
     /// Events held, and heartbeats issued, over time.
@@ -96,6 +98,7 @@ impl SchedulerRole {
             drain: plan.drain,
             source_deadline: plan.source_deadline,
             send_order: SEND_ORDER.to_owned(),
+            search: plan.search_to_hz.map(|to_hz| SearchPlan { to_hz, probe: plan.length() }),
             seed: self.seed,
             ..Settings::default()
         };
@@ -222,6 +225,7 @@ impl Record {
             waiting_ratio: of(u128::from(self.waiting_ns), beating_ns).min(1.0),
             busy_ratio,
             failures: shell.core.failures().cloned().collect(),
+            searched: shell.core.searched().to_vec(),
             builders: shell.core.builder_lines().collect(),
             control_bytes: shell.control_bytes(),
             series: vec![

@@ -78,7 +78,9 @@ impl Workload for Event {
             Profile::O2Balancer2 => original::waits(&Rules::from_values(values)),
         };
         // How long the drain takes is a part of what is measured; the workload itself says whether the heartbeats kept their time.
-        Ok(Estimate { duration: plan.length() + around, duration_bounded: false, bytes: None })
+        // A search tries ten rates or so.
+        let times = if plan.search_to_hz.is_some() { 12 } else { 1 };
+        Ok(Estimate { duration: plan.length() * times + around, duration_bounded: false, bytes: None })
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
@@ -234,7 +236,7 @@ impl Task for Prepared {
         let key = Some(key);
         let body = match part {
             Part::Scheduler { listener, sources, builders, seed } => {
-                let events = Some(plan.events);
+                let events = plan.search_to_hz.is_none().then_some(plan.events);
                 let not_before = control.start_at();
                 let role = SchedulerRole {
                     listener,
@@ -365,7 +367,10 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let of_sources = sources.iter().map(|(_, report)| report.grant_bytes).sum::<u64>();
     put("trial", "event.control_bytes", (scheduler.control_bytes + of_sources) as f64);
     let issued = seconds(scheduler.first_beat_ns, scheduler.last_beat_ns);
-    if totals.generated > scheduler.first_generated && issued > 0.0 {
+    if !scheduler.searched.is_empty() {
+        let carried = scheduler.searched.iter().filter(|probe| probe.carried).map(|probe| probe.rate_hz);
+        put("trial", metrics::HIGHEST_RATE, carried.fold(0.0, f64::max));
+    } else if totals.generated > scheduler.first_generated && issued > 0.0 {
         let planned = plan.events.saturating_sub(scheduler.first_generated) as f64 / plan.rate_hz;
         if (issued / planned - 1.0).abs() > LENGTH_TOLERANCE {
             derived.invalid = Some(format!(
@@ -401,7 +406,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let built = outcomes.iter().filter(|outcome| outcome.role == BUILDER).flat_map(|outcome| &outcome.series);
     let bytes: f64 = built.filter_map(|series| series.growth_around(start_ns, end_ns)).sum();
     let measured = (end_ns - start_ns) as f64 / 1e9;
-    if measured > 0.0 {
+    if measured > 0.0 && scheduler.searched.is_empty() {
         put("trial", metrics::GOODPUT, Observed::Value(bytes * 8.0 / measured));
     }
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {

@@ -78,7 +78,7 @@ impl Director {
     }
 
     pub(super) fn issue_beats(&mut self) {
-        if !matches!(self.phase, Phase::Running) {
+        if !matches!(self.phase, Phase::Running) || self.search_pauses() {
             return;
         }
         let events = self.settings.events.unwrap_or(u64::MAX);

@@ -1,5 +1,6 @@
 //! What holds for a run.
 
+use super::search::SearchPlan;
 use crate::message::{RunId, Welcome};
 use std::time::Duration;
 use weir_core::Instant;
@@ -39,6 +40,8 @@ pub struct Settings {
     /// Intervals of outcomes that are kept before they are settled.
     pub unsettled_max: usize,
     pub send_order: String,
+    /// Instead of one rate: the highest that is carried.
+    pub search: Option<SearchPlan>,
     /// Of payloads and sizes.
     pub seed: u64,
 }
@@ -67,6 +70,7 @@ impl Default for Settings {
             held_max: 32_768,
             unsettled_max: 4096,
             send_order: "in-order".to_owned(),
+            search: None,
             seed: 0,
         }
     }
