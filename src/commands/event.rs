@@ -62,6 +62,9 @@ struct SchedulerArgs {
     /// Heartbeats in all; until a signal unless given
     #[arg(long, value_name = "N")]
     events: Option<u64>,
+    /// Find the highest rate that is carried, from --rate up to this one; each lasts as long as --events at --rate
+    #[arg(long, value_name = "RATE", requires = "events")]
+    search_to: Option<String>,
     /// Sources of which an event is made; the first heartbeat waits for them
     #[arg(long, value_name = "N", default_value_t = 1)]
     sources: u32,
@@ -231,6 +234,7 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
     let plan = plan(
         &[
             ("rate", Some(&args.rate)),
+            ("search_to", args.search_to.as_ref()),
             ("scheduler", args.scheduler.as_ref()),
             ("death_policy", args.death_policy.as_ref()),
             ("grant_window", args.grant_window.as_ref()),
@@ -265,7 +269,7 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         builders: args.builders,
         not_before: Instant::ZERO,
         seed: args.seed,
-        events: args.events,
+        events: args.events.filter(|_| args.search_to.is_none()),
         members: args.members.watches()?,
     };
     let report = role.run(&Signals::default(), |_, _| {})?;
@@ -274,6 +278,7 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         document.insert("ledger".to_owned(), json!(report.totals));
         document.insert("failures".to_owned(), json!(report.failures));
         document.insert("builders".to_owned(), json!(report.builders));
+        document.insert("searched".to_owned(), json!(report.searched));
     }
     if args.json {
         say(&serde_json::to_string_pretty(&document)?);
@@ -326,6 +331,13 @@ fn table(report: &SchedulerReport) -> String {
         lines.push(format!("{:<24}{count:>14}", format!("dropped: {reason}")));
     }
     lines.push(format!("{:<24}{:>14}", "held", totals.held));
+    for probe in &report.searched {
+        let what = if probe.carried { "carried" } else { "not carried" };
+        lines.push(format!(
+            "{:>10.1} Hz  {what}: {} issued, {} lost, held grew by {}",
+            probe.rate_hz, probe.issued, probe.lost, probe.held_growth
+        ));
+    }
     for failure in &report.failures {
         let what = if failure.is_builder { "builder" } else { "source" };
         let recovered = failure

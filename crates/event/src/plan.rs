@@ -28,6 +28,8 @@ const OWN: &[Param] = &[
     Param::new("sources", Kind::Hosts, "Hosts with a source each; a host may have several roles.").required(),
     Param::new("builders", Kind::Hosts, "Hosts with a builder each.").required(),
     Param::new("scheduler_host", Kind::Hosts, "The host with the scheduler.").required(),
+    Param::new("sources_per_host", Kind::Count, "As many sources on each of these hosts.").default("1").range(1.0, 1024.0),
+    Param::new("builders_per_host", Kind::Count, "As many builders on each of these hosts.").default("1").range(1.0, 1024.0),
     Param::new("profile", Kind::Choice(&["weir", "o2balancer2"]), "Whose rules hold: weir's own, or those of the program of document 002, each of which is a key of its own.").default("weir"),
     Param::new("rate", Kind::Frequency, "Heartbeats a second, by an absolute clock.").default("50Hz").range(RATE_HZ.0, RATE_HZ.1),
     Param::new("search_to", Kind::Frequency, "Instead of one rate the highest that is carried, from `rate` up to this one: nothing is dropped, and what is held does not grow; each rate lasts `duration`.").range(RATE_HZ.0, RATE_HZ.1),

@@ -239,6 +239,7 @@ impl Record {
 /// What a source did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceReport {
+    pub name: String,
     pub why: String,
     pub made: u64,
     pub sent: u64,
@@ -281,6 +282,7 @@ impl SourceRole {
         let why = shell.run(order)?;
         let figures = shell.core.figures();
         Ok(SourceReport {
+            name: self.name,
             why,
             made: figures.made,
             sent: figures.sent,
@@ -295,6 +297,7 @@ impl SourceRole {
 /// What a builder did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuilderReport {
+    pub name: String,
     pub why: String,
     pub figures: builder::Figures,
     /// From heartbeat to the last byte.
@@ -363,7 +366,9 @@ impl BuilderRole {
                 (*t_ns, *value) = (at, total_bytes as f64);
             }
         })?;
-        Ok(BuilderReport { why, figures: shell.core.figures(), assembly: assembly.distribution(), built })
+        Ok(BuilderReport {
+            name: self.name,
+            why, figures: shell.core.figures(), assembly: assembly.distribution(), built })
     }
 }
 

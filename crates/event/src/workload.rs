@@ -56,8 +56,10 @@ struct Body {
     scheduler: String,
     sources: u32,
     builders: u32,
-    /// Among the hosts of its role, from 0.
+    /// Among those of its role, from 0.
     number: u32,
+    /// In the run: the host's, and a number where it has several of a role.
+    name: String,
     seed: u64,
 }
 
@@ -91,13 +93,20 @@ impl Workload for Event {
         let (sources, builders) = (hosts("sources"), hosts("builders"));
         let Some(scheduler) = hosts("scheduler_host").first() else { return Vec::new() };
         let auxiliary = request.values.text("control").as_deref() == Some("auxiliary");
-        let assignment = |stage: u8, role: &str, number: usize, peer: &Peer| {
+        let per_host = |key: &str| request.values.count(key).unwrap_or(1).max(1) as usize;
+        let (sources_each, builders_each) = (per_host("sources_per_host"), per_host("builders_per_host"));
+        let assignment = |stage: u8, role: &str, (each, number): (usize, usize), peer: &Peer| {
+            let name = match each {
+                1 => peer.host.clone(),
+                _ => format!("{}-{}", peer.host, number % each),
+            };
             let body = Body {
+                name,
                 control: if auxiliary { peer.auxiliary } else { Some(peer.address) },
                 data: peer.address,
                 scheduler: scheduler.host.clone(),
-                sources: sources.len() as u32,
-                builders: builders.len() as u32,
+                sources: (sources.len() * sources_each) as u32,
+                builders: (builders.len() * builders_each) as u32,
                 number: number as u32,
                 seed: weir_core::seed::split(0, request.step),
             };
@@ -114,9 +123,14 @@ impl Workload for Event {
                 body: serde_json::to_value(body).expect("names and numbers are JSON"),
             }
         };
-        let builders = builders.iter().enumerate().map(|(number, peer)| assignment(1, BUILDER, number, peer));
-        let sources = sources.iter().enumerate().map(|(number, peer)| assignment(1, SOURCE, number, peer));
-        [assignment(0, SCHEDULER, 0, scheduler)].into_iter().chain(builders).chain(sources).collect()
+        let all = |role: &'static str, peers: &'_ [Peer], each: usize| -> Vec<Assignment> {
+            let numbered = peers.iter().flat_map(|peer| std::iter::repeat_n(peer, each)).enumerate();
+            numbered.map(|(number, peer)| assignment(1, role, (each, number), peer)).collect()
+        };
+        let mut assignments = vec![assignment(0, SCHEDULER, (1, 0), scheduler)];
+        assignments.extend(all(BUILDER, builders, builders_each));
+        assignments.extend(all(SOURCE, sources, sources_each));
+        assignments
     }
 
     fn outlives_hosts(&self, values: &Values) -> bool {
@@ -196,7 +210,8 @@ impl Workload for Event {
             SOURCE => Part::Source { scheduler: scheduler()? },
             other => return Err(stop(format!("no role is called {other:?}"))),
         };
-        Ok(Box::new(Prepared { host: host.clone(), role: assignment.role.clone(), plan, key, part }))
+        let (name, role) = (body.name, assignment.role.clone());
+        Ok(Box::new(Prepared { host: host.clone(), name, role, plan, key, part }))
     }
 }
 
@@ -208,6 +223,7 @@ enum Part {
 
 struct Prepared {
     host: String,
+    name: String,
     role: String,
     plan: EventPlan,
     key: Key,
@@ -224,7 +240,7 @@ impl Task for Prepared {
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        let Prepared { host, role, plan, key, part } = *self;
+        let Prepared { host, name, role, plan, key, part } = *self;
         let failed = |error: ShellError| WorkloadError::retry(format!("host {host}: {role}: {error}"));
         control.begin(clock::monotonic());
         let mut outcome = Outcome {
@@ -258,7 +274,7 @@ impl Task for Prepared {
                     .local_addr()
                     .map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
                 let role = BuilderRole {
-                    name: host.clone(),
+                    name,
                     host: host.clone(),
                     scheduler,
                     listener,
@@ -272,7 +288,6 @@ impl Task for Prepared {
                 serde_json::to_value(report)
             }
             Part::Source { scheduler } => {
-                let name = host.clone();
                 let role = SourceRole { name, host: host.clone(), scheduler, key, plan, membership: None };
                 serde_json::to_value(role.run(control).map_err(failed)?)
             }
@@ -381,10 +396,11 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let mut put = |entity: &str, metric: &str, value: Observed| {
         derived.rows.push(Row { entity: entity.to_owned(), metric: metric.to_owned(), value });
     };
-    for (host, report) in &builders {
-        put(&format!("host.{host}"), metrics::BUILT, Observed::Value(report.figures.complete as f64));
+    for (_, report) in &builders {
+        let entity = &format!("builder.{}", report.name);
+        put(entity, metrics::BUILT, Observed::Value(report.figures.complete as f64));
         if let Some(assembly) = &report.assembly {
-            put(&format!("host.{host}"), metrics::ASSEMBLY, Observed::Histogram(assembly.clone()));
+            put(entity, metrics::ASSEMBLY, Observed::Histogram(assembly.clone()));
         }
     }
     // Goodput by the times at which events were complete, on each builder's clock, which the coordinator has put on the trial's.

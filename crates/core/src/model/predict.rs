@@ -147,11 +147,13 @@ fn backlog(configuration: &Configuration, step: &Step) -> Result<f64, String> {
         .or_else(|| values.count("events").map(|events| Duration::from_secs_f64(events as f64 / rate_hz)))
         .ok_or_else(|| given("duration"))?;
     let wait = values.duration("stop_wait").ok_or_else(|| given("stop_wait"))?;
-    let builders = step.roles.iter().find(|(role, _)| *role == "builders").map_or(0, |(_, hosts)| hosts.len());
+    let of_each = values.count("sources_per_host").unwrap_or(1);
+    let sources = step.roles.iter().find(|(role, _)| *role == "sources").map_or(0, |(_, hosts)| hosts.len());
+    let event_bits = 8.0 * (fragment.0.max(1) * of_each * sources.max(1) as u64) as f64;
     let flows = aggregates_of(configuration, step)?;
     let shares = fluid::fill(&configuration.topology.directed_links(), &flows);
     let slowest = shares.into_iter().flatten().fold(f64::INFINITY, f64::min);
-    let deliverable_hz = builders as f64 * slowest / (8.0 * fragment.0.max(1) as f64);
+    let deliverable_hz = step.pairs.len() as f64 * slowest / event_bits;
     overload_backlog(rate_hz, deliverable_hz, run, wait).ok_or_else(|| "the step issues no heartbeat".to_owned())
 }
 

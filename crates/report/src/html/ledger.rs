@@ -66,7 +66,7 @@ impl Ledger {
         ends.retain(|end| end.count > 0.0);
         let built = sums.iter().filter(|((metric, _), _)| *metric == "event.built");
         let mut builders: Vec<Band> = built
-            .map(|((_, host), count)| band(host.strip_prefix("host.").unwrap_or(host), *count, "g-complete"))
+            .map(|((_, host), count)| band(host.trim_start_matches("host.").trim_start_matches("builder."), *count, "g-complete"))
             .collect();
         if builders.len() > BUILDERS_MAX {
             let count = builders.iter().map(|builder| builder.count).sum();
