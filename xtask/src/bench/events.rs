@@ -200,10 +200,11 @@ pub fn beside_zeromq(settings: &Settings) -> Result<Outcome, String> {
                 });
             }
         }
-        let figures: &[(&str, fn(&Built) -> f64, Bound)] = if fragment_bytes <= 4_096 {
-            &[("events a second", |built| built.events_per_second, Bound::AtLeast(1.5))]
+        type Figure = fn(&Built) -> f64;
+        let figures: Vec<(&str, Figure, Bound)> = if fragment_bytes <= 4_096 {
+            vec![("events a second", |built| built.events_per_second, Bound::AtLeast(1.5))]
         } else {
-            &[
+            vec![
                 ("goodput", |built| built.goodput_bits_per_second, Bound::AtLeast(1.0)),
                 ("CPU per gigabyte", Built::cpu_seconds_per_gigabyte, Bound::AtMost(1.0)),
             ]
@@ -212,7 +213,7 @@ pub fn beside_zeromq(settings: &Settings) -> Result<Outcome, String> {
             let [peer, ours, again] =
                 [0, 1, 2].map(|arm: usize| arms[arm].iter().map(figure).collect::<Vec<f64>>());
             let name = format!("{what}, fragments of {fragment_bytes} B, weir / ZeroMQ");
-            outcome.rows.push(ratio(name, *bound, ("weir", &ours), ("ZeroMQ", &peer)));
+            outcome.rows.push(ratio(name, bound, ("weir", &ours), ("ZeroMQ", &peer)));
             let name = format!("{what}, fragments of {fragment_bytes} B, ZeroMQ again / ZeroMQ");
             outcome.rows.push(ratio(name, Bound::None, ("ZeroMQ again", &again), ("ZeroMQ", &peer)));
         }
