@@ -193,9 +193,10 @@ impl Measured<'_> {
     /// How far the link stayed below its rate while its queue was never nearly empty.
     fn missed_rate(&self, link: &DirectedLink, sent: &Series) -> Option<f64> {
         let queue = self.find(&link.name, "port.queue_bytes")?;
+        let ran_empty = self.find(&link.name, "port.ran_empty");
         let undisturbed = |t: i64| !self.faults.iter().any(|fault| t >= fault.start_ns && t <= fault.end_ns);
         let inside = |t: i64| t >= self.steady.start_ns && t <= self.steady.end_ns && undisturbed(t);
-        fullness::missed_rate(link.rate?.as_f64(), queue, sent, inside)
+        fullness::missed_rate(link.rate?.as_f64(), queue, ran_empty, sent, inside)
     }
 
     /// Mean and largest of the samples in a window.

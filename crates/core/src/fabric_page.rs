@@ -70,6 +70,8 @@ pub mod link {
     pub const CORRUPTED: usize = 18;
     /// Arrived after a segment that was sent later.
     pub const REORDERED: usize = 19;
+    /// How often a packet left the serialiser and none waited to be next. While it stands still, packets wait all the time.
+    pub const RAN_EMPTY: usize = 20;
 }
 
 /// First word of the lateness histogram.

@@ -40,6 +40,8 @@ pub struct LinkCounters {
     pub queue_bytes_max: u64,
     /// Time the serialiser was busy with packets that have left it, in the model's time.
     pub busy_ns: u64,
+    /// How often a packet left the serialiser and none waited to be next.
+    pub ran_empty: u64,
 }
 
 impl LinkCounters {
@@ -82,6 +84,7 @@ impl LinkCounters {
         words[link::QUEUE_PACKETS] = self.queue_packets;
         words[link::QUEUE_BYTES_MAX] = self.queue_bytes_max;
         words[link::BUSY_NS] = self.busy_ns;
+        words[link::RAN_EMPTY] = self.ran_empty;
         words
     }
 }
@@ -127,9 +130,10 @@ mod tests {
             dropped_rule: 18,
             corrupted: 19,
             reordered: 20,
+            ran_empty: 21,
         };
         let words = counters.words();
-        assert_eq!(words[..20].to_vec(), (1..=20).collect::<Vec<u64>>());
-        assert_eq!(words[20..], [0; LINK_WORDS - 20]);
+        assert_eq!(words[..21].to_vec(), (1..=21).collect::<Vec<u64>>());
+        assert_eq!(words[21..], [0; LINK_WORDS - 21]);
     }
 }

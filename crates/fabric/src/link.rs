@@ -246,6 +246,7 @@ impl Link {
             }
             self.leave(unit, now_ns, out);
         }
+        self.counters.ran_empty += u64::from(self.in_service.is_none());
         self.count_queue(out);
     }
 

@@ -21,6 +21,7 @@ const KEPT: &[(usize, &str, &str, bool)] = &[
     (link::DROPPED_RULE, "port.dropped_rule_packets", "packets", true),
     (link::CORRUPTED, "port.corrupted_packets", "packets", true),
     (link::REORDERED, "port.reordered_packets", "packets", true),
+    (link::RAN_EMPTY, "port.ran_empty", "times", true),
 ];
 
 /// So many of them are kept whatever they say; of the others only those that are ever more than 0, because most links have

@@ -98,6 +98,8 @@ impl Arms {
 
 const WEIR: &str = "weir";
 const NEPER: &str = "neper";
+/// Neper against itself: what its interval leaves open nobody can tell apart here.
+const NEPER_AGAIN: &str = "neper again";
 const IPERF3: &str = "iperf3";
 const SOCKPERF: &str = "sockperf";
 
@@ -227,7 +229,8 @@ pub fn burst(settings: &Settings) -> Result<Outcome, String> {
 pub fn streams(settings: &Settings) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     let place = place::loopback();
-    let names: &[&str] = if settings.neper.is_some() { &[NEPER, WEIR, DISCARD] } else { &[WEIR, DISCARD] };
+    let names: &[&str] =
+        if settings.neper.is_some() { &[NEPER, WEIR, DISCARD, NEPER_AGAIN] } else { &[WEIR, DISCARD] };
     if settings.neper.is_none() {
         absent(&mut outcome);
     }
@@ -235,7 +238,7 @@ pub fn streams(settings: &Settings) -> Result<Outcome, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(flows);
         let arms = Arms::measure(names, settings.rounds(2 * ROUNDS), |name| {
             let port = next_port();
-            if name == NEPER {
+            if name == NEPER || name == NEPER_AGAIN {
                 let block = ["-B", "131072"];
                 let line = |host| tools::neper(settings, "tcp_stream", host, port, flows, threads, &block);
                 // What its server received, bit/s.
@@ -264,7 +267,13 @@ pub fn streams(settings: &Settings) -> Result<Outcome, String> {
             let name = format!("goodput, {plural}, weir / neper");
             outcome.rows.push(ratio(name, Bound::AtLeast(0.97), (WEIR, figures), (NEPER, theirs)));
             let name = format!("CPU per gigabyte, {plural}, weir / neper");
-            outcome.rows.push(ratio(name, Bound::AtMost(1.03), (WEIR, &ours), (NEPER, &per_gigabyte(NEPER))));
+            let (cpu, cpu_again) = (per_gigabyte(NEPER), per_gigabyte(NEPER_AGAIN));
+            outcome.rows.push(ratio(name, Bound::AtMost(1.03), (WEIR, &ours), (NEPER, &cpu)));
+            let again = arms.of(&arms.figures, NEPER_AGAIN).unwrap_or_default();
+            let name = format!("goodput, {plural}, neper again / neper");
+            outcome.rows.push(ratio(name, Bound::None, (NEPER_AGAIN, again), (NEPER, theirs)));
+            let name = format!("CPU per gigabyte, {plural}, neper again / neper");
+            outcome.rows.push(ratio(name, Bound::None, (NEPER_AGAIN, &cpu_again), (NEPER, &cpu)));
         }
         let name = format!("CPU per gigabyte, {plural}, discard / copy");
         outcome.rows.push(ratio(name, Bound::AtMost(0.7), (DISCARD, &discarding), (WEIR, &ours)));

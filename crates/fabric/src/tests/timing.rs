@@ -230,6 +230,29 @@ fn a_packet_handed_in_with_an_earlier_time_counts_as_handed_in_at_the_latest_one
     assert_eq!(arrivals_ns(&actions), [1_500]);
 }
 
+// Spec: evidence.md#fitness-1
+#[test]
+fn a_link_counts_how_often_it_ran_empty() {
+    let topology = pair(access(Some(12_000_000), 0), direction(None, 0));
+    let mut fabric = Fabric::new(&topology, 0);
+    let send = |fabric: &mut Fabric, count, at_ms: u64| {
+        for buffer in 0..count {
+            fabric.ingress(0, buffer, meta(1, 1, 1410, 1410), Instant::from_ns(at_ms * 1_000_000));
+        }
+    };
+    // 1,500 wire bytes take 1 ms each.
+    send(&mut fabric, 3, 0);
+    fabric.advance(Instant::from_ns(1_500_000));
+    send(&mut fabric, 2, 2);
+    fabric.advance(Instant::from_ns(4_999_999));
+    assert_eq!(fabric.counters(0).ran_empty, 0, "five packets, each there before the one ahead has left");
+    fabric.advance(Instant::from_ns(5_000_000));
+    assert_eq!(fabric.counters(0).ran_empty, 1);
+    send(&mut fabric, 1, 5);
+    fabric.advance(Instant::from_ns(7_000_000));
+    assert_eq!(fabric.counters(0).ran_empty, 2, "a packet that finds the link idle leaves it so");
+}
+
 // Spec: fabric.md#fabric-8
 #[test]
 fn a_host_is_told_what_waits_for_its_own_link() {

@@ -33,13 +33,16 @@ pub struct End<'a> {
 /// Payload that has moved, told to the guard and, a burst at a time, to the live progress.
 struct Moved<'a> {
     guard: &'a Guard,
+    control: &'a Control,
     steps: u64,
 }
 
 impl Moved<'_> {
-    fn step(&mut self) {
+    fn step(&mut self, bytes: usize) {
         self.steps += 1;
         self.guard.moved(self.steps);
+        // A burst may take minutes, and is under way all the while.
+        self.control.advance(bytes as u64);
     }
 }
 
@@ -96,7 +99,7 @@ impl End<'_> {
         let start = self.control.start_at();
         let ticks = plan.every.map(|every| Ticks::new(start.as_ns(), 1e9 / nanoseconds(every) as f64));
         let mut late = Lateness::default();
-        let mut moved = Moved { guard: self.guard, steps: 0 };
+        let mut moved = Moved { guard: self.guard, control: self.control, steps: 0 };
         let mut made: Option<TcpStream> = None;
         if !wait_for_start(self.control, start) {
             return Ok(());
@@ -152,14 +155,13 @@ impl End<'_> {
                 self.guard.leave();
             }
             sent.began_ns.push(relative(began_ns));
-            self.control.advance(plan.size_bytes);
         }
         if let Some(stream) = made {
             close(&stream)?;
             self.guard.leave();
         }
         if plan.reply == Reply::None && sent.began_ns.len() as u64 == plan.bursts() {
-            sent.clock = Some(offset::ask(flow, || moved.step())?);
+            sent.clock = Some(offset::ask(flow, || moved.step(0))?);
         }
         if let Some(ticks) = ticks {
             sent.account = late.account(&ticks);
@@ -195,7 +197,7 @@ impl End<'_> {
         let mut block = vec![0; room];
         let answer = payload(if plan.reply == Reply::Echo { room } else { 1 });
         let start = self.control.start_at();
-        let mut moved = Moved { guard: self.guard, steps: 0 };
+        let mut moved = Moved { guard: self.guard, control: self.control, steps: 0 };
         let mut made: Option<TcpStream> = None;
         if !wait_for_start(self.control, start) {
             return Ok(());
@@ -222,7 +224,6 @@ impl End<'_> {
                 write(stream, &[], &answer, size, &mut moved)
                     .map_err(|error| at(number, "replying", &error))?;
             }
-            self.control.advance(plan.size_bytes);
             if plan.connection == Connection::PerBurst
                 && let Some(stream) = made.take()
             {
@@ -235,7 +236,7 @@ impl End<'_> {
             self.guard.leave();
         }
         // Until the sender has nothing left to ask.
-        offset::answer(flow, || moved.step())
+        offset::answer(flow, || moved.step(0))
     }
 }
 
@@ -255,13 +256,13 @@ fn write(
     if !opening.is_empty() {
         stream.write_all(opening)?;
         left -= (opening.len() - TOKEN_BYTES) as u64;
-        moved.step();
+        moved.step(opening.len() - TOKEN_BYTES);
     }
     while left > 0 {
         let count = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         stream.write_all(&block[..count])?;
         left -= count as u64;
-        moved.step();
+        moved.step(count);
     }
     Ok(())
 }
@@ -283,7 +284,7 @@ fn read(
             }
             Ok(count) => {
                 left -= count as u64;
-                moved.step();
+                moved.step(count);
                 if first_ns.is_none() || left == 0 {
                     last_ns = now_ns();
                     first_ns.get_or_insert(last_ns);

@@ -64,8 +64,13 @@ fn every_burst_is_timed_by_itself_whatever_comes_back_and_however_connected() {
                 let (outcomes, derived, moved) = run_two(&values);
                 let what = format!("{reply} {connection} {size}: {outcomes:?}");
                 assert_eq!(derived.invalid, None, "{what}");
+                let answer = match (reply, connection) {
+                    ("echo", _) => size,
+                    ("none", "per-burst") => 0,
+                    _ => 1,
+                };
                 // Counted by both ends.
-                assert_eq!(moved, 2 * 2 * 6 * size, "{what}");
+                assert_eq!(moved, 2 * 2 * 6 * (size + answer), "{what}");
                 let completion = all(&derived, metrics::COMPLETION);
                 assert_eq!(completion.len(), 8, "{what}");
                 let first = all(&derived, metrics::FIRST_BYTE);
@@ -175,14 +180,40 @@ fn flow() -> (Flow, std::net::TcpStream) {
 }
 
 fn send(flow: Flow) -> Outcome {
-    let values = values(&[("reply", text("ack")), ("repetitions", Value::Count(3))]);
+    send_of(flow, 1_000_000, &Control::new(monotonic()))
+}
+
+fn send_of(flow: Flow, size: u64, control: &Control) -> Outcome {
+    let values = values(&[
+        ("size", Value::Size(Bytes(size))),
+        ("reply", text("ack")),
+        ("repetitions", Value::Count(3)),
+    ]);
     let load = Load {
         plan: BurstPlan::from_values(&values).unwrap(),
         host: "a".to_owned(),
         role: rendezvous::CONNECT.to_owned(),
         silence: Duration::from_millis(200),
     };
-    run(&load, vec![flow], BTreeMap::new(), &Control::new(monotonic())).unwrap()
+    run(&load, vec![flow], BTreeMap::new(), control).unwrap()
+}
+
+/// Whoever watches over the step takes one that moves nothing for broken.
+// Spec: net-protocol.md#burst-7
+#[test]
+fn a_burst_of_minutes_moves_all_the_while() {
+    use std::io::Read;
+    const READ: usize = 20 << 20;
+    let (flow, mut peer) = flow();
+    let control = Control::new(monotonic());
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send_of(flow, 1 << 30, &control));
+        peer.read_exact(&mut vec![0; READ]).unwrap();
+        let moved = control.progress();
+        assert!((READ as u64 / 2..1 << 30).contains(&moved), "{moved}");
+        drop(peer);
+        assert!(sender.join().unwrap().failures[0].contains("burst 0"));
+    });
 }
 
 // Spec: net-protocol.md#burst-7

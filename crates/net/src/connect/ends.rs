@@ -20,8 +20,6 @@ const MORE: u8 = 1;
 const LAST: u8 = 0;
 /// How long a stranger's connection may say nothing.
 const TOKEN_LIMIT: Duration = Duration::from_secs(1);
-/// Connections between two additions to the live progress.
-const REPORT_COUNT: u64 = 64;
 
 pub struct End<'a> {
     pub plan: &'a ConnectPlan,
@@ -84,9 +82,7 @@ impl End<'_> {
                         made.connections += 1;
                         made.last_ns = closed_ns.saturating_sub(start.as_ns());
                     }
-                    if done.is_multiple_of(REPORT_COUNT) {
-                        self.control.advance(REPORT_COUNT);
-                    }
+                    self.control.advance(1);
                     before_ns = closed_ns;
                 }
                 Err(error) => {
@@ -98,7 +94,6 @@ impl End<'_> {
                 }
             }
         }
-        self.control.advance(done % REPORT_COUNT);
         report.made = Some((made, phases));
         if let Some(error) = failed {
             return Err(error);

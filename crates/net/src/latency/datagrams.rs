@@ -21,8 +21,6 @@ use weir_transport::udp::{Association, DATAGRAM_BYTES_MAX, is_peers};
 const LOOK: Duration = Duration::from_millis(50);
 /// Datagrams that are no reply looked at in a row.
 const NOISE_MAX: usize = 64;
-/// Round trips between two additions to the live progress.
-const REPORT_COUNT: u64 = 64;
 
 /// Runs one end from the agreed start until every flow is done. Errors: aborted, or the machine refused a thread.
 pub fn run(load: &Load, flows: Vec<Flow<Association>>, control: &Control) -> Result<Outcome, WorkloadError> {
@@ -134,12 +132,9 @@ fn one_at_a_time(
             break;
         }
         number += 1;
-        if number.is_multiple_of(REPORT_COUNT) {
-            control.advance(REPORT_COUNT);
-        }
+        control.advance(1);
         before_ns = now_ns;
     }
-    control.advance(number % REPORT_COUNT);
     if result.is_ok() && trips.counted() == 0 && !control.stopping() {
         result =
             Err(io::Error::new(ErrorKind::InvalidData, "no request was left to count after the warm-up"));

@@ -14,9 +14,6 @@ use weir_core::Values;
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::{clock, socket};
 
-/// Round trips between two additions to the live progress.
-const REPORT_COUNT: u64 = 64;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
@@ -154,12 +151,9 @@ fn ask(
         if done > plan.warm_up_count && before_ns >= counted_from_ns {
             trips.record(now_ns - before_ns);
         }
-        if done.is_multiple_of(REPORT_COUNT) {
-            control.advance(REPORT_COUNT);
-        }
+        control.advance(1);
         before_ns = now_ns;
     }
-    control.advance(done % REPORT_COUNT);
     let _ = stream.shutdown(Shutdown::Write);
     if trips.counted() == 0 && failed.is_none() && !control.stopping() {
         failed =
