@@ -49,7 +49,9 @@ fn metric(summary: &Value, name: &str) -> f64 {
 }
 
 fn fault(name: &str, host: &str, action: &str) -> String {
-    format!("[[fault]]\nname = \"{name}\"\nat = \"1500ms\"\nstep = \"build\"\non = \"host.{host}\"\ndo = {{ {action} }}\n")
+    format!(
+        "[[fault]]\nname = \"{name}\"\nat = \"1500ms\"\nstep = \"build\"\non = \"host.{host}\"\ndo = {{ {action} }}\n"
+    )
 }
 
 // Spec: scenario.md#fault-6
@@ -79,7 +81,8 @@ fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
 fn a_builder_that_stays_dead_leaves_no_outcome_and_costs_no_event() {
     need_lab();
     let _turn = turn();
-    let (status, summary, ..) = run("rate = \"100Hz\"\nduration = \"4s\"\n", &fault("death", "pi-4", "kill = {}"));
+    let (status, summary, ..) =
+        run("rate = \"100Hz\"\nduration = \"4s\"\n", &fault("death", "pi-4", "kill = {}"));
     assert_eq!(status, 0, "{summary:#}");
     assert_eq!((metric(&summary, "event.generated"), metric(&summary, "event.complete")), (400.0, 400.0));
     assert!(metric(&summary, "event.reassigned") <= 40.0);

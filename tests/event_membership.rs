@@ -33,7 +33,8 @@ fn a_hung_builder_is_fenced_when_its_ephemeral_node_expires() {
     let _turn = turn();
     let server = Server::start();
     // Probes would take half a minute to find it.
-    let flags = ["--rate", "100Hz", "--events", "500", "--builders", "2", "--detect", "30s", "--drain", "30s"];
+    let flags =
+        ["--rate", "100Hz", "--events", "500", "--builders", "2", "--detect", "30s", "--drain", "30s"];
     let mut run = with(&server, &flags);
     run.scheduler();
     run.source("s0");

@@ -201,7 +201,8 @@ impl<'a> Injector<'a> {
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
         if let Affected::Processes(hosts) = &fault.parts[source.part].affected {
-            let order = if matches!(fault.action, FaultAction::Pause { .. }) { Order::Resume } else { Order::Return };
+            let order =
+                if matches!(fault.action, FaultAction::Pause { .. }) { Order::Resume } else { Order::Return };
             batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, order)));
             return;
         }

@@ -213,7 +213,10 @@ impl EventPlan {
                 return stop("`search_to` needs `trigger` = \"scheduler\": sources keep one rate".to_owned());
             }
             if to_hz < self.rate_hz {
-                return stop(format!("`search_to` {to_hz} Hz is below `rate`, {} Hz, where it begins", self.rate_hz));
+                return stop(format!(
+                    "`search_to` {to_hz} Hz is below `rate`, {} Hz, where it begins",
+                    self.rate_hz
+                ));
             }
         }
         if self.tcp.is_mixed() {

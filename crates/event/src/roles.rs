@@ -333,7 +333,8 @@ impl BuilderRole {
         };
         let core = Builder::new(settings, clock::monotonic());
         let mut shell = BuilderShell::new(core, self.scheduler, self.listener, self.key)?;
-        if let Some(seat) = seat(self.membership.as_deref(), &self.name, incarnation, self.data.to_string())? {
+        if let Some(seat) = seat(self.membership.as_deref(), &self.name, incarnation, self.data.to_string())?
+        {
             shell.take_seat(seat)?;
         }
         let mut assembly = Times::new().map_err(ShellError::of("cannot keep times"))?;
@@ -368,7 +369,11 @@ impl BuilderRole {
         })?;
         Ok(BuilderReport {
             name: self.name,
-            why, figures: shell.core.figures(), assembly: assembly.distribution(), built })
+            why,
+            figures: shell.core.figures(),
+            assembly: assembly.distribution(),
+            built,
+        })
     }
 }
 

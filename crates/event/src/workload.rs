@@ -415,7 +415,9 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         .unwrap_or(context.start_ns);
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4);
     let held = outcomes.iter().flat_map(|outcome| &outcome.series).find(|series| series.name == "event.held");
-    if let Some(slope) = held.and_then(|held| slope_after(held, begun_ns + ns(plan.length() / 3), begun_ns + ns(plan.length()))) {
+    if let Some(slope) = held
+        .and_then(|held| slope_after(held, begun_ns + ns(plan.length() / 3), begun_ns + ns(plan.length())))
+    {
         put("trial", metrics::HELD_SLOPE, Observed::Value(slope));
     }
     let (start_ns, end_ns) = (begun_ns + ns(plan.warm_up), begun_ns + ns(plan.length()));

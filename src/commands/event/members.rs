@@ -43,7 +43,10 @@ impl Members {
                 .split_once('=')
                 .ok_or_else(|| anyhow!("--membership-set {pair:?}: write it as KEY=VALUE"))?;
             let Some(param) = entry.params.iter().find(|param| param.name == name) else {
-                bail!("--membership-set {pair:?}: {} takes no {name:?}; see weir list membership", entry.name);
+                bail!(
+                    "--membership-set {pair:?}: {} takes no {name:?}; see weir list membership",
+                    entry.name
+                );
             };
             let value = parse_default(param.kind, text)
                 .map_err(|error| anyhow!("--membership-set {pair:?}: {}", error.problem))?;
@@ -67,8 +70,7 @@ impl Members {
     /// For a scheduler: who may join, by role.
     pub fn watches(&self) -> anyhow::Result<Vec<(GroupRole, Box<dyn Watch>)>> {
         let mut watches = Vec::new();
-        for (of, role) in
-            [(MembersOf::Sources, GroupRole::Source), (MembersOf::Builders, GroupRole::Builder)]
+        for (of, role) in [(MembersOf::Sources, GroupRole::Source), (MembersOf::Builders, GroupRole::Builder)]
         {
             if let Some(service) = self.open(of)? {
                 watches.push((role, service.watch().context("--membership")?));

@@ -95,7 +95,9 @@ fn weir(settings: &Settings, outcome: &mut Outcome, shape: &Shape, rate_hz: u64)
     let payload_bytes = complete * (shape.sources as u64 * shape.fragment_bytes) as f64;
     Ok(Built {
         events_per_second,
-        goodput_bits_per_second: events_per_second * (shape.sources as u64 * shape.fragment_bytes) as f64 * 8.0,
+        goodput_bits_per_second: events_per_second
+            * (shape.sources as u64 * shape.fragment_bytes) as f64
+            * 8.0,
         cpu_seconds,
         payload_bytes,
         carried: complete == generated && events_per_second >= CARRIED * rate_hz as f64,
@@ -121,7 +123,8 @@ fn highest(settings: &Settings, outcome: &mut Outcome, shape: &Shape) -> Result<
     let mut rate_hz = if shape.fragment_bytes > 16_384 { 2_000 } else { 20_000 };
     while refused.is_none_or(|refused: u64| refused - carried > carried / 20) && rate_hz <= 900_000 {
         // A run may fail by chance; a rate is refused when two do.
-        let fits = weir(settings, outcome, shape, rate_hz)?.carried || weir(settings, outcome, shape, rate_hz)?.carried;
+        let fits = weir(settings, outcome, shape, rate_hz)?.carried
+            || weir(settings, outcome, shape, rate_hz)?.carried;
         if fits {
             carried = rate_hz;
         } else {
@@ -159,7 +162,8 @@ fn zeromq(settings: &Settings, outcome: &mut Outcome, shape: &Shape, events: u64
     let (mut complete, mut seconds, mut payload_bytes, mut cpu_seconds) = (0.0, 0f64, 0.0, 0.0);
     for builder in builders {
         let ended = builder.wait(limit(settings), true)?;
-        let figures: Vec<f64> = ended.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let figures: Vec<f64> =
+            ended.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [events, own_seconds, bytes, _mismatched] = figures[..] else {
             return Err(format!("the ZeroMQ builder said {:?}", ended.stdout));
         };
@@ -240,8 +244,14 @@ pub fn beside_streams(settings: &Settings) -> Result<Outcome, String> {
             }
             let port = next_port();
             let serve = tools::weir_serve(settings, &place.listen, port);
-            let load =
-                tools::weir_stream(settings, &place.server, port, SOURCES * BUILDERS, tools::LARGE_BLOCK, None);
+            let load = tools::weir_stream(
+                settings,
+                &place.server,
+                port,
+                SOURCES * BUILDERS,
+                tools::LARGE_BLOCK,
+                None,
+            );
             remember(&mut outcome, &serve, port);
             remember(&mut outcome, &load, port);
             let mut server = process::start(&settings.scratch, &serve)?;

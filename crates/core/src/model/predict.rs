@@ -2,7 +2,7 @@
 
 use super::{
     Aggregate, Flow, Model, Segments, aggregates, ceiling_of, ceiling_of_metric, flow_of, fluid, has_ceiling,
-    mathis, slow_start, window,
+    mathis, overload_backlog, slow_start, window,
 };
 use crate::metric::Metric;
 use crate::scenario::plan::{Configuration, Step};
@@ -154,7 +154,8 @@ fn backlog(configuration: &Configuration, step: &Step) -> Result<f64, String> {
     let shares = fluid::fill(&configuration.topology.directed_links(), &flows);
     let slowest = shares.into_iter().flatten().fold(f64::INFINITY, f64::min);
     let deliverable_hz = step.pairs.len() as f64 * slowest / event_bits;
-    overload_backlog(rate_hz, deliverable_hz, run, wait).ok_or_else(|| "the step issues no heartbeat".to_owned())
+    overload_backlog(rate_hz, deliverable_hz, run, wait)
+        .ok_or_else(|| "the step issues no heartbeat".to_owned())
 }
 
 /// A rate for each flow, never more than the ceiling leaves: their sum for a `total_` metric, else their mean.

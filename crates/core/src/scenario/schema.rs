@@ -349,7 +349,8 @@ pub(super) static CORRUPT_ACTION: &[Param] = &[
 ];
 pub(super) static PAUSE_ACTION: &[Param] = &[FOR];
 pub(super) static KILL_ACTION: &[Param] =
-    &[duration("for", "How long until they are started again; never unless given.").range(1.0, 30.0 * DAY_NS)];
+    &[duration("for", "How long until they are started again; never unless given.")
+        .range(1.0, 30.0 * DAY_NS)];
 const FOR: Param = duration("for", "How long.").required().range(1.0, 30.0 * DAY_NS);
 
 pub(super) static DO: &[Param] = &[

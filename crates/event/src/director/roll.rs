@@ -16,9 +16,10 @@ impl Roll {
         match of_role.get(&join.name) {
             Some(0) => Ok(()),
             Some(listed) if *listed == join.incarnation => Ok(()),
-            Some(listed) if *listed > join.incarnation => {
-                Err(("the membership service lists another of its name that was started later".to_owned(), false))
-            }
+            Some(listed) if *listed > join.incarnation => Err((
+                "the membership service lists another of its name that was started later".to_owned(),
+                false,
+            )),
             Some(_) | None => Err(("the membership service does not list it".to_owned(), true)),
         }
     }

@@ -212,7 +212,10 @@ mod tests {
         {
             let (found, probes) = find(from, to, capacity, room);
             let found = found.unwrap();
-            assert!((0.96 * capacity..=1.015 * capacity).contains(&found), "{found} of {capacity}: {probes:?}");
+            assert!(
+                (0.96 * capacity..=1.015 * capacity).contains(&found),
+                "{found} of {capacity}: {probes:?}"
+            );
             assert!(probes.len() < 20, "{probes:?}");
         }
         let (found, probes) = find(50.0, 400.0, 1e6, 1_000_000);

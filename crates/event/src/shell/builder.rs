@@ -117,6 +117,7 @@ impl BuilderShell {
             let (ready, news) =
                 self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
             let now = clock::monotonic();
+            self.hub.complaints().iter().for_each(|words| order.warn(words));
             for item in news {
                 self.on_news(item, now)?;
             }

@@ -17,6 +17,8 @@ const INBOX: u64 = 0;
 const READY_MAX: usize = 1024;
 /// Bytes of one read of frames.
 const SCRATCH_BYTES: usize = 256 * 1024;
+/// Kept until somebody asks: a thousand peers that say nonsense are not told of one by one.
+const COMPLAINTS_MAX: usize = 8;
 
 pub struct Hub {
     epoll: Epoll,
@@ -28,6 +30,7 @@ pub struct Hub {
     ready: Vec<u64>,
     scratch: Vec<u8>,
     heard_bytes: u64,
+    complaints: Vec<String>,
 }
 
 impl Hub {
@@ -43,6 +46,7 @@ impl Hub {
             ready: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             heard_bytes: 0,
+            complaints: Vec::new(),
         })
     }
 
@@ -121,9 +125,7 @@ impl Hub {
         let Some(pipe) = self.pipes.get_mut(&number) else { return Ok(()) };
         if pipe.waits_for_room != wanted {
             let interest = if wanted { Interest::Either } else { Interest::Readable };
-            self.epoll
-                .watch(pipe.descriptor(), number, interest)
-                .map_err(|error| End::Gone(error.to_string()))?;
+            self.epoll.watch(pipe.descriptor(), number, interest).map_err(|_| End::Gone)?;
             pipe.waits_for_room = wanted;
         }
         Ok(())
@@ -156,7 +158,17 @@ impl Hub {
         let before = pipe.heard();
         let result = pipe.receive(&mut self.scratch, each);
         self.heard_bytes += pipe.heard() - before;
+        if let Err(End::Broken(words)) = &result
+            && self.complaints.len() < COMPLAINTS_MAX
+        {
+            self.complaints.push(format!("what a peer said is not of the protocol: {words}"));
+        }
         result
+    }
+
+    /// What was wrong with peers since this was asked.
+    pub fn complaints(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.complaints)
     }
 
     /// Bytes of frames that have come on all connections.

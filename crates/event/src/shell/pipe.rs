@@ -14,18 +14,10 @@ const READS_PER_TURN: usize = 16;
 /// Why a connection ended.
 #[derive(Debug)]
 pub enum End {
-    /// The peer closed it, or the network did.
-    Gone(String),
+    /// The peer closed it, or left too much unread, or the network did.
+    Gone,
     /// The peer broke the rules of the protocol.
     Broken(String),
-}
-
-impl End {
-    pub fn text(&self) -> &str {
-        match self {
-            End::Gone(text) | End::Broken(text) => text,
-        }
-    }
 }
 
 pub struct Pipe {
@@ -74,13 +66,13 @@ impl Pipe {
         for _ in 0..READS_PER_TURN {
             let count = match self.stream.read(scratch) {
                 Ok(0) if self.decoder.is_between_frames() => {
-                    return Err(End::Gone("it closed the connection".to_owned()));
+                    return Err(End::Gone);
                 }
-                Ok(0) => return Err(End::Gone("its connection ended within a frame".to_owned())),
+                Ok(0) => return Err(End::Gone),
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(End::Gone(error.to_string())),
+                Err(_) => return Err(End::Gone),
             };
             self.heard += count as u64;
             let mut input = &scratch[..count];
@@ -120,7 +112,7 @@ impl Pipe {
         if self.out.len() - self.sent <= BACKLOG_BYTES_MAX {
             return Ok(());
         }
-        Err(End::Gone(format!("it left more than {} MiB unread", BACKLOG_BYTES_MAX >> 20)))
+        Err(End::Gone)
     }
 
     /// What is sent already makes room for what comes, once it is the larger part.
@@ -139,11 +131,11 @@ impl Pipe {
     pub fn flush(&mut self) -> Result<bool, End> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
-                Ok(0) => return Err(End::Gone("it takes no more bytes".to_owned())),
+                Ok(0) => return Err(End::Gone),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(End::Gone(error.to_string())),
+                Err(_) => return Err(End::Gone),
             }
         }
         self.out.clear();

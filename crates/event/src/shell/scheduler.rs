@@ -108,6 +108,7 @@ impl SchedulerShell {
             let (ready, news) =
                 self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
             let now = clock::monotonic();
+            self.hub.complaints().iter().for_each(|words| order.warn(words));
             for item in news {
                 match item {
                     News::Arrived(client) => self.on_arrival(*client, now),

@@ -16,7 +16,7 @@ pub enum Peer {
 }
 
 pub enum Mind {
-    Script(Script),
+    Script(Box<Script>),
     Real(Box<Director>),
 }
 

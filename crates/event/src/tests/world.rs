@@ -136,7 +136,7 @@ impl World {
             mind: if plan.real {
                 Mind::real(&welcome, plan.sources, plan.builders, plan.events)
             } else {
-                Mind::Script(Script::new(welcome, plan.sources, plan.builders, plan.memory_bytes))
+                Mind::Script(Box::new(Script::new(welcome, plan.sources, plan.builders, plan.memory_bytes)))
             },
             controls: BTreeMap::new(),
             sources: Vec::new(),

@@ -66,7 +66,9 @@ impl Ledger {
         ends.retain(|end| end.count > 0.0);
         let built = sums.iter().filter(|((metric, _), _)| *metric == "event.built");
         let mut builders: Vec<Band> = built
-            .map(|((_, host), count)| band(host.trim_start_matches("host.").trim_start_matches("builder."), *count, "g-complete"))
+            .map(|((_, host), count)| {
+                band(host.trim_start_matches("host.").trim_start_matches("builder."), *count, "g-complete")
+            })
             .collect();
         if builders.len() > BUILDERS_MAX {
             let count = builders.iter().map(|builder| builder.count).sum();
@@ -114,7 +116,10 @@ pub(crate) fn figure(point: &Point<'_>) -> Html {
     if ledger.trials > 1 {
         put!(&mut out, " of ", ledger.trials, " trials together");
     }
-    put!(&mut out, ": how every event ended, and where the complete ones were built.</figcaption></figure>\n");
+    put!(
+        &mut out,
+        ": how every event ended, and where the complete ones were built.</figcaption></figure>\n"
+    );
     out
 }
 
@@ -162,27 +167,25 @@ mod tests {
             reason: None,
             start_ns: 0,
             end_ns: 1,
-            limiting_factor: LimitingFactor {
-                name: Factor::Unknown,
-                confidence: 0.0,
-                evidence: Vec::new(),
-            },
+            limiting_factor: LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence: Vec::new() },
             rows,
             pairs: Vec::new(),
             granted: serde_json::Map::new(),
         };
         let built = trial(vec![
-                row("trial", "event.generated", 100.0),
-                row("trial", "event.complete", 90.0),
-                row("trial", "event.partial", 0.0),
-                row("trial", "event.dropped", 9.0),
-                row("reason.no-credit", "event.dropped_for", 9.0),
-                row("trial", "event.held", 1.0),
-                row("host.b-0", "event.built", 50.0),
-                row("host.b-1", "event.built", 40.0),
+            row("trial", "event.generated", 100.0),
+            row("trial", "event.complete", 90.0),
+            row("trial", "event.partial", 0.0),
+            row("trial", "event.dropped", 9.0),
+            row("reason.no-credit", "event.dropped_for", 9.0),
+            row("trial", "event.held", 1.0),
+            row("host.b-0", "event.built", 50.0),
+            row("host.b-1", "event.built", 40.0),
         ]);
         let drawn = figure(&Point { id: "build", plan: None, trials: vec![&built] }).into_string();
-        for wanted in ["generated  100", "complete  90", "dropped: no-credit  9", "held  1", "b-0  50", "b-1  40"] {
+        for wanted in
+            ["generated  100", "complete  90", "dropped: no-credit  9", "held  1", "b-0  50", "b-1  40"]
+        {
             assert!(drawn.contains(wanted), "{wanted}: {drawn}");
         }
         assert!(!drawn.contains("partial") && !drawn.contains("dropped  "), "{drawn}");

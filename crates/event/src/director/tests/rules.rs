@@ -2,7 +2,7 @@ use super::hand::{Hand, assigned, at_ms, builder, closes, known, source, told};
 use super::parts::Policy;
 use crate::director::{Action, FailureKind, GroupRole, Settings, To};
 use crate::ledger::Reason;
-use crate::message::{Answer, Known, Message, Outcome, Release, Role};
+use crate::message::{Answer, Join, Known, Message, Outcome, Release, Role};
 use std::time::Duration;
 
 fn refused(actions: &[Action], connection: u64) -> Option<bool> {
