@@ -6,16 +6,24 @@ use std::time::Duration;
 use weir_core::metric::Metric;
 use weir_core::scenario::WorkloadSchema;
 use weir_core::{Param, Values};
+#[cfg(feature = "event")]
 use weir_seams::membership::MembershipEntry;
 use weir_seams::sink::Tables;
 use weir_seams::workload::WorkloadEntry;
 
 pub fn workloads() -> &'static [WorkloadEntry] {
-    static ALL: LazyLock<Vec<WorkloadEntry>> =
-        LazyLock::new(|| [weir_net::WORKLOADS, weir_event::WORKLOADS].concat());
+    static ALL: LazyLock<Vec<WorkloadEntry>> = LazyLock::new(|| {
+        let slices: &[&[WorkloadEntry]] = &[
+            weir_net::WORKLOADS,
+            #[cfg(feature = "event")]
+            weir_event::WORKLOADS,
+        ];
+        slices.concat()
+    });
     &ALL
 }
 
+#[cfg(feature = "event")]
 pub fn memberships() -> Vec<MembershipEntry> {
     let slices: &[&[MembershipEntry]] = &[
         weir_agent::membership::MEMBERSHIPS,
@@ -91,16 +99,30 @@ pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
 }
 
 /// Seams that have members in this build, by the name `weir list` takes.
-pub const SEAMS: &[&str] =
-    &["workload", "transport", "scheduler", "death-policy", "membership", "launcher", "sampler", "sink"];
+pub const SEAMS: &[&str] = &[
+    "workload",
+    "transport",
+    #[cfg(feature = "event")]
+    "scheduler",
+    #[cfg(feature = "event")]
+    "death-policy",
+    #[cfg(feature = "event")]
+    "membership",
+    "launcher",
+    "sampler",
+    "sink",
+];
 
 /// `None` for a seam that is not in `SEAMS`.
 pub fn members(seam: &str) -> Option<Vec<Member>> {
     Some(match seam {
         "workload" => members!(workloads()),
         "transport" => members!(weir_transport::TRANSPORTS),
+        #[cfg(feature = "event")]
         "scheduler" => members!(weir_event::SCHEDULERS),
+        #[cfg(feature = "event")]
         "death-policy" => members!(weir_event::DEATH_POLICIES),
+        #[cfg(feature = "event")]
         "membership" => members!(memberships()),
         "launcher" => members!(weir_agent::launcher::LAUNCHERS),
         "sampler" => members!(weir_telemetry::SAMPLERS),

@@ -7,6 +7,7 @@ mod capture;
 #[cfg(feature = "lab")]
 mod check;
 mod doctor;
+#[cfg(feature = "event")]
 mod event;
 mod explain;
 pub mod export;
@@ -54,6 +55,7 @@ pub enum Command {
     #[cfg(feature = "lab")]
     Lab(lab::Args),
     Net(net::Args),
+    #[cfg(feature = "event")]
     Event(event::Args),
     Report(report::Args),
     Export(export::Args),
@@ -77,6 +79,7 @@ impl Command {
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(&args),
             Command::Net(args) => net::run(&args),
+            #[cfg(feature = "event")]
             Command::Event(args) => event::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Export(args) => export::run(&args),
