@@ -55,6 +55,7 @@ fn fault(name: &str, host: &str, action: &str) -> String {
 }
 
 // Spec: scenario.md#fault-6
+// Spec: event-building.md#ledger-3
 #[test]
 fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
     need_lab();

@@ -439,6 +439,24 @@ fn a_source_that_comes_back_with_fragments_of_another_size_is_refused() {
     assert_eq!(refused(&hand.join(3, &source("s")), 3), None);
 }
 
+// Spec: event-building.md#credits-5
+#[test]
+fn a_fragment_counts_as_the_largest_until_its_source_has_said_its_size() {
+    let varying = Role::Source { buffer_bytes: 3_000, fragment_bytes_max: 1000, fixed: false };
+    let mut hand = Hand::new(Hand::settings());
+    hand.join(1, &Join { role: varying, ..source("s") });
+    hand.join(11, &builder("b0"));
+    hand.say(1, &Message::Channel(vec![(0, true)]));
+    hand.wake(0);
+    hand.wake(3);
+    let totals = hand.director.ledger().totals();
+    assert_eq!((totals.generated, totals.held), (4, 3), "room for three of the largest");
+    hand.say(1, &Message::Announce { first: 0, bytes: vec![100; 3] });
+    hand.wake(5);
+    let totals = hand.director.ledger().totals();
+    assert_eq!((totals.generated, totals.held), (6, 5), "300 B are known, and two more fit");
+}
+
 // Spec: event-building.md#credits-1
 #[test]
 fn a_source_has_the_room_that_a_heartbeat_counts_on_before_it_hears_of_it() {
