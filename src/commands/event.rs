@@ -211,8 +211,7 @@ fn plan(
         let flag = name.replace('_', "-");
         let value =
             parse_default(param.kind, text.trim()).map_err(|error| anyhow!("--{flag}: {}", error.problem))?;
-        let number = value.as_number();
-        if number.is_some_and(|number| number < param.range.0 || number > param.range.1) {
+        if !param.allows(&value) {
             bail!("--{flag} {text}: out of range; weir explain step.{name} says what it takes");
         }
         values.set(name, value);

@@ -65,6 +65,14 @@ impl Param {
         self.range = (least, most);
         self
     }
+    /// Whether a value lies in the range, whose numbers are of the base unit, of durations nanoseconds.
+    pub fn allows(&self, value: &Value) -> bool {
+        let number = match value {
+            Value::Duration(duration) => Some(duration.as_nanos() as f64),
+            other => other.as_number(),
+        };
+        number.is_none_or(|number| (self.range.0..=self.range.1).contains(&number))
+    }
 }
 
 /// A checked value.

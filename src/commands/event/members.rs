@@ -50,7 +50,7 @@ impl Members {
             };
             let value = parse_default(param.kind, text)
                 .map_err(|error| anyhow!("--membership-set {pair:?}: {}", error.problem))?;
-            if value.as_number().is_some_and(|number| number < param.range.0 || number > param.range.1) {
+            if !param.allows(&value) {
                 bail!("--membership-set {pair:?}: out of range; see weir list membership");
             }
             values.set(param.name, value);
