@@ -436,7 +436,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         waiting_ratio: scheduler.waiting_ratio,
         scheduler_busy_ratio: scheduler.busy_ratio,
     });
-    for (reason, count) in &totals.dropped {
+    for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
         derived.warnings.push(format!("{count} events were dropped: {reason}"));
     }
     Ok(derived)
