@@ -30,7 +30,7 @@ pub struct End<'a> {
     pub guard: &'a Guard,
 }
 
-/// Payload that has moved, told to the guard and, a burst at a time, to the live progress.
+/// Payload that has moved, told to the guard and to the live progress, piece by piece.
 struct Moved<'a> {
     guard: &'a Guard,
     control: &'a Control,
