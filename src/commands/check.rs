@@ -409,10 +409,11 @@ fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
             plan.seed
         ),
     );
-    let bytes =
-        outlook.bytes_at_most.map_or(String::new(), |bytes| format!(", up to {}", human(bytes as f64, "B")));
+    let bytes = outlook
+        .bytes_at_most
+        .map_or(String::new(), |bytes| format!(", up to {} of payload", human(bytes as f64, "B")));
     let seconds = outlook.duration.as_secs_f64().ceil();
-    line(&mut out, "", &format!("time: about {} of running{bytes} of payload", clock(seconds)));
+    line(&mut out, "", &format!("time: about {} of running{bytes}", clock(seconds)));
     if !plan.scale.is_empty() {
         let factors: Vec<String> =
             plan.scale.iter().map(|(what, factor)| format!("{what} {factor}")).collect();

@@ -123,6 +123,11 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
+    /// What moves nothing for longer stands still.
+    fn standstill_max(&self) -> Duration {
+        STANDSTILL_MAX.saturating_add(self.job.estimate.still)
+    }
+
     /// Takes what a host had to do out of a step that is under way, if the step outlives its hosts.
     fn goes_on_without(&mut self, host: &str) -> bool {
         let Phase::Running { pending, .. } = &mut self.phase else { return false };
@@ -544,9 +549,10 @@ impl Trial<'_> {
                     ))
                 }
                 Phase::Running { pending, moved, .. }
-                    if !step.job.estimate.duration_bounded && now > *moved + STANDSTILL_MAX =>
+                    if !step.job.estimate.duration_bounded && now > *moved + step.standstill_max() =>
                 {
-                    Some((pending, format!("moved nothing for {} s", STANDSTILL_MAX.as_secs())))
+                    let seconds = step.standstill_max().as_secs();
+                    Some((pending, format!("moved nothing for {seconds} s")))
                 }
                 _ => None,
             };

@@ -30,7 +30,12 @@ impl Workload for Fake {
         &[]
     }
     fn estimate(&self, _values: &Values, _pairs: usize, _rtt: Duration) -> Result<Estimate, WorkloadError> {
-        Ok(Estimate { duration: Duration::from_millis(50), duration_bounded: true, bytes: None })
+        Ok(Estimate {
+            duration: Duration::from_millis(50),
+            duration_bounded: true,
+            bytes: None,
+            still: Duration::ZERO,
+        })
     }
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
         let assignment = |host: &str, stage, role: &str| Assignment {

@@ -71,6 +71,8 @@ pub struct Estimate {
     /// True when the duration is a bound that a valid trial keeps to within 1 %.
     pub duration_bounded: bool,
     pub bytes: Option<u64>,
+    /// For how long a sound step may move nothing by its own plan (waits, a drain); what is longer is a standstill.
+    pub still: Duration,
 }
 
 /// A fault's effect on the step, on the trial's clock, for metrics such as the recovery time.

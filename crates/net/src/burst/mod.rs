@@ -47,6 +47,7 @@ impl Workload for Burst {
             None => one * plan.bursts() as f64,
         };
         Ok(Estimate {
+            still: Duration::ZERO,
             duration: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             duration_bounded: false,
             bytes: Some(total),

@@ -37,12 +37,14 @@ impl Workload for Connect {
         let plan = ConnectPlan::from_values(values)?;
         rendezvous::flow_count(plan.streams, pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
-            Until::Duration(duration) => Estimate { duration, duration_bounded: true, bytes: None },
+            Until::Duration(duration) => {
+                Estimate { duration, duration_bounded: true, bytes: None, still: Duration::ZERO }
+            }
             Until::Count(count) => {
                 // A round trip for the handshake, one for the exchange, one for the end; hosts add about 100 us.
                 let one = 3.0 * rtt.as_secs_f64() + 1e-4;
                 let duration = Duration::try_from_secs_f64(count as f64 * one).unwrap_or(Duration::MAX);
-                Estimate { duration, duration_bounded: false, bytes: None }
+                Estimate { duration, duration_bounded: false, bytes: None, still: Duration::ZERO }
             }
         })
     }

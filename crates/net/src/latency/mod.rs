@@ -222,6 +222,7 @@ impl Workload for Latency {
             (planned, _) => planned.unwrap_or_default().as_secs_f64(),
         };
         Ok(Estimate {
+            still: Duration::ZERO,
             duration: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             duration_bounded: matches!(plan.until, Until::Duration(_)),
             bytes: match plan.until {

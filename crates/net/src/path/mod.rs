@@ -55,7 +55,7 @@ impl Workload for Path {
         let round_trips = 60 + 8 * u32::try_from(plan.probes).unwrap_or(u32::MAX);
         let duration = Duration::from_millis(1_500) + rtt.saturating_mul(round_trips);
         let bytes = Some(2 * plan.transfer_bytes * pair_count as u64);
-        Ok(Estimate { duration, duration_bounded: false, bytes })
+        Ok(Estimate { duration, duration_bounded: false, bytes, still: Duration::ZERO })
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

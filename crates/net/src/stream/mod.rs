@@ -38,12 +38,14 @@ impl Workload for Stream {
         let plan = StreamPlan::from_values(values)?;
         let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
-            Until::Duration(duration) => Estimate { duration, duration_bounded: true, bytes: None },
+            Until::Duration(duration) => {
+                Estimate { duration, duration_bounded: true, bytes: None, still: Duration::ZERO }
+            }
             // How fast they will go is what the step is to find out; a 1 Gbit/s path is as good a guess as any.
             Until::Bytes(bytes) => {
                 let total = bytes.saturating_mul(flows);
                 let duration = Duration::from_secs_f64(total as f64 * 8.0 / 1e9) + rtt;
-                Estimate { duration, duration_bounded: false, bytes: Some(total) }
+                Estimate { duration, duration_bounded: false, bytes: Some(total), still: Duration::ZERO }
             }
         })
     }

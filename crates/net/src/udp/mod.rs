@@ -39,6 +39,7 @@ impl Workload for Udp {
         let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         let datagrams = plan.planned().as_secs_f64() * plan.packets_per_second * flows as f64;
         Ok(Estimate {
+            still: Duration::ZERO,
             duration: plan.planned(),
             duration_bounded: matches!(plan.until, Until::Duration(_)),
             bytes: Some((datagrams * plan.size_bytes as f64) as u64),

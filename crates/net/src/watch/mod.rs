@@ -40,7 +40,7 @@ impl Workload for Watch {
     ) -> Result<Estimate, WorkloadError> {
         let plan = WatchPlan::from_values(values)?;
         rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
-        Ok(Estimate { duration: plan.duration, duration_bounded: true, bytes: None })
+        Ok(Estimate { duration: plan.duration, duration_bounded: true, bytes: None, still: Duration::ZERO })
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
