@@ -107,6 +107,8 @@ pub const SEAMS: &[&str] = &[
     #[cfg(feature = "event")]
     "death-policy",
     #[cfg(feature = "event")]
+    "send-order",
+    #[cfg(feature = "event")]
     "membership",
     "launcher",
     "sampler",
@@ -122,6 +124,8 @@ pub fn members(seam: &str) -> Option<Vec<Member>> {
         "scheduler" => members!(weir_event::SCHEDULERS),
         #[cfg(feature = "event")]
         "death-policy" => members!(weir_event::DEATH_POLICIES),
+        #[cfg(feature = "event")]
+        "send-order" => members!(weir_event::SEND_ORDERS),
         #[cfg(feature = "event")]
         "membership" => members!(memberships()),
         "launcher" => members!(weir_agent::launcher::LAUNCHERS),

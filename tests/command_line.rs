@@ -96,14 +96,24 @@ fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
 
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
-    let step = stream_step("").replace("\"stream\"", "\"event\"");
+    let step = stream_step("").replace("\"stream\"", "\"replay\"");
     let error = refused(&scenario("rate = \"1Gbit/s\"\nrtt = \"16ms\"", &step), &[]);
-    assert!(error.contains("\"event\"") && error.contains("not yet"), "{error}");
+    assert!(error.contains("\"replay\"") && error.contains("not yet"), "{error}");
 }
 
 #[test]
 fn lists_are_arrays_of_name_about_and_params() {
-    for seam in ["workload", "transport", "launcher", "sampler", "sink"] {
+    for seam in [
+        "workload",
+        "transport",
+        "scheduler",
+        "death-policy",
+        "send-order",
+        "membership",
+        "launcher",
+        "sampler",
+        "sink",
+    ] {
         let ran = run(&["list", seam, "--json"]);
         assert_eq!(ran.status, 0, "{}", ran.stderr);
         let members: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();

@@ -535,7 +535,7 @@ fn line(out: &mut String, indent: &str, text: &str) {
 
 /// `head` and then text, broken at 80 columns and continued at column `hang`; letters that steer a terminal are not let
 /// through.
-fn hanging(out: &mut String, head: &str, hang: usize, text: &str) {
+pub(super) fn hanging(out: &mut String, head: &str, hang: usize, text: &str) {
     let clean: String =
         text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect();
     out.push_str(head);

@@ -1,5 +1,6 @@
 //! `weir list`: what can be chosen.
 
+use super::check::hanging;
 use crate::registry;
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use weir_core::param::{Kind, Param};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'")]
 pub struct Args {
-    /// workload, transport, launcher, sampler or sink; all of them when left out
+    /// workload, transport, scheduler, death-policy, send-order, membership, launcher, sampler or sink; all of them when left out
     seam: Option<String>,
     /// Print an array of {name, about, params}
     #[arg(long)]
@@ -38,12 +39,20 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
             continue;
         }
         println!("{seam}");
+        let widest = members.iter().map(|member| member.name.len()).max().unwrap_or(0);
         for member in members {
-            println!("  {:<12} {}", member.name, member.about);
+            let mut text = String::new();
+            hanging(&mut text, &format!("  {:<widest$}  ", member.name), widest + 4, member.about);
             for param in member.params {
                 let default = param.default.map(|text| format!(" ({text})")).unwrap_or_default();
-                println!("      {:<18} {}{default}", param.name, param.about);
+                hanging(
+                    &mut text,
+                    &format!("      {:<18} ", param.name),
+                    25,
+                    &format!("{}{default}", param.about),
+                );
             }
+            print!("{text}");
         }
     }
     Ok(0)

@@ -97,7 +97,9 @@ fn what_this_version_lacks_is_refused_by_name_and_nothing_else_is() {
     let named = |text: &str| -> Vec<String> {
         try_load(text, &[], false).unwrap_err().problems.into_iter().map(|problem| problem.message).collect()
     };
-    let round_robin = named(ROUND_ROBIN);
-    assert!(round_robin.iter().all(|message| message.contains("not yet")), "{round_robin:#?}");
-    assert!(round_robin[0].contains("\"event\""));
+    let later = "\"replay\"";
+    let scaling = G100_SCALING.replace("\"stream\"", later);
+    let problems = named(&scaling);
+    assert!(problems.iter().all(|message| message.contains("not yet")), "{problems:#?}");
+    assert!(problems[0].contains(later));
 }

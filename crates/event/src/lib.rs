@@ -28,4 +28,5 @@ mod tests;
 
 pub use death_policy::DEATH_POLICIES;
 pub use scheduler::SCHEDULERS;
+pub use send_order::SEND_ORDERS;
 pub use workload::WORKLOADS;

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const STATISTICS: &[&str] = &["mean", "median", "min", "max", "cv", "spread", "p95", "p99"];
 /// Domains of metrics whose workloads are not there yet.
-const LATER_DOMAINS: &[&str] = &["event", "io", "replay", "transfer"];
+const LATER_DOMAINS: &[&str] = &["io", "replay", "transfer"];
 
 pub(super) struct Criteria {
     pub list: Vec<Criterion>,
