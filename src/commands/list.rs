@@ -1,6 +1,6 @@
 //! `weir list`: what can be chosen.
 
-use super::check::hanging;
+use super::text::hanging;
 use crate::registry;
 use anyhow::bail;
 use serde_json::{Value, json};

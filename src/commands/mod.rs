@@ -23,6 +23,7 @@ mod report;
 mod run;
 #[cfg(feature = "lab")]
 mod scenario_file;
+mod text;
 
 use clap::{Parser, Subcommand};
 

@@ -137,7 +137,7 @@ impl Curves {
                 series.value.len()
             ));
         }
-        if series.cumulative && series.unit == "B" && series.entity.starts_with("flow.") {
+        if series.cumulative && series.unit == "B" && sums_up(&series.entity) {
             self.add_to_sum(&samples);
         }
         let emphasised = *self.emphasis.entry(samples.point.clone()).or_insert(samples.trial);
@@ -227,7 +227,7 @@ impl Curves {
         self.detail.get(point).and_then(|of_point| of_point.get(name)).map_or(&[], Vec::as_slice)
     }
 
-    /// Sums over the flows: one curve a trial with the number of flows in it, the emphasised trial first.
+    /// Sums over the flows, or over the builders: one curve a trial with the number of flows in it, the emphasised trial first.
     pub fn sums(&self, point: &str, name: &str) -> Vec<(Curve, usize)> {
         let emphasised = self.emphasis.get(point).copied();
         let mut sums: Vec<(Curve, usize)> = self
@@ -249,6 +249,11 @@ impl Curves {
         sums.sort_by_key(|(curve, _)| (Some(curve.trial) != emphasised, curve.trial));
         sums
     }
+}
+
+/// Whose counters are parts of one whole: flows, and the builders of events.
+fn sums_up(entity: &str) -> bool {
+    entity.starts_with("flow.") || entity.starts_with("builder.")
 }
 
 /// What a counter of `unit` becomes per second: bytes are drawn as bits, seconds of CPU as a share of a core.

@@ -12,12 +12,19 @@ use weir_core::units::human;
 const ROWS_MAX: usize = 1_000;
 const METRIC_ROWS_MAX: usize = 3_000;
 /// Metrics that are worth a column beside every point, in this order; the rest is in the full table.
-const KEY: [&str; 5] = [
+const KEY: [&str; 12] = [
     "stream.total_goodput_bits_per_second",
     "latency.round_trip_seconds",
     "stream.fairness_jain",
     "stream.retransmitted_segments",
     "stream.recovery_seconds",
+    "event.loss_ratio",
+    "event.unacknowledged_ratio",
+    "event.mismatched_ratio",
+    "event.goodput_bits_per_second",
+    "event.assembly_seconds",
+    "event.detection_seconds",
+    "event.recovery_seconds",
 ];
 
 pub(crate) fn section(folder: &Folder) -> Html {
@@ -43,8 +50,10 @@ fn overview(points: &[PointSummary], published: &Published<'_>) -> Html {
     let mut metrics: Vec<&str> =
         KEY.into_iter().filter(|key| points.iter().any(|point| point.metrics.contains_key(*key))).collect();
     if metrics.is_empty() {
-        // A run of other workloads: the first metrics of its first point.
-        metrics = points[0].metrics.keys().map(String::as_str).take(4).collect();
+        // A run of other workloads: the first metrics of its first point, those of the machine and its like last.
+        metrics = points[0].metrics.keys().map(String::as_str).collect();
+        metrics.sort_by_key(|name| name.contains('@'));
+        metrics.truncate(4);
     }
     let told = points.iter().any(|point| point.case.is_some() || !point.parameters.is_empty());
     put!(&mut out, "<div class=wide><table><thead><tr><th>point");

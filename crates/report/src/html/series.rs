@@ -29,7 +29,10 @@ const QUEUED_SHARE: f64 = 0.1;
 /// Names people know, for the common series; others go by their own.
 fn spoken(name: &str) -> Option<&'static str> {
     Some(match name {
-        "stream.received_bytes" => "goodput",
+        "stream.received_bytes" | "event.built_bytes" => "goodput",
+        "event.held" => "events held",
+        "event.generated" | "event.heartbeats" => "heartbeats",
+        "event.acknowledged" => "acknowledgements",
         "port.queue_bytes" => "queue depth",
         "port.wire_bytes" => "rate on the wire",
         "port.dropped_queue_packets" => "drops so far, queue full",
@@ -50,9 +53,13 @@ fn spoken(name: &str) -> Option<&'static str> {
     })
 }
 
+/// A step that has one of these streams: the first of `OPEN`.
+const STREAMS: usize = 2;
 /// What every reader of a stream asks: how fast, what queued, what TCP thought of it, what was lost.
-const OPEN: [&str; 8] = [
+const OPEN: [&str; 10] = [
     "stream.received_bytes",
+    "event.built_bytes",
+    "event.held",
     "port.queue_bytes",
     "tcp.congestion_window_segments",
     "tcp.rtt_seconds",
@@ -70,7 +77,7 @@ pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
     names.retain(|name| *name != watch::PROBE);
     let rank = |name: &str| OPEN.iter().position(|known| *known == name).unwrap_or(OPEN.len());
     names.sort_by_key(|name| (rank(name), *name));
-    let streams = names.first() == Some(&OPEN[0]);
+    let streams = names.first().is_some_and(|name| rank(name) < STREAMS);
     // A long timeline is searched once a trial, not once a plot.
     let mut stages: BTreeMap<u32, Option<Stage>> = BTreeMap::new();
     let mut folded = Html::new();
@@ -267,7 +274,11 @@ fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) 
             "{}{} received, {}, trial {}",
             title[..1].to_uppercase(),
             &title[1..],
-            plural(*flows, "flow", "flows summed"),
+            if name.starts_with("event.") {
+                plural(*flows, "builder", "builders summed")
+            } else {
+                plural(*flows, "flow", "flows summed")
+            },
             front.trial
         ))
     );
