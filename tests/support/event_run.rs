@@ -75,6 +75,19 @@ impl Run {
         assert!(status.success());
     }
 
+    /// Names of the roles that run, and the most memory that was ever resident in each.
+    pub fn resident_peaks(&self) -> Vec<(String, u64)> {
+        let others = self.others.iter().map(|(name, child)| (name.as_str(), child));
+        let all = others.chain(self.scheduler.iter().map(|child| ("scheduler", child)));
+        let peak = |child: &Child| {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a running process");
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        };
+        all.map(|(name, child)| (name.to_owned(), peak(child))).collect()
+    }
+
     /// The summary, once the scheduler has ended.
     pub fn finish(&mut self) -> Value {
         let ran = ran(finish_within(self.scheduler.take().unwrap(), Duration::from_secs(60)));

@@ -181,7 +181,7 @@ const THREAD_FULL: f64 = 0.9;
 type Rule = fn(&Facts) -> Option<LimitingFactor>;
 
 /// What may have bounded a load that was generated and carried as it should, in the order in which it is asked.
-const CAUSES: [Rule; 13] = [
+const CAUSES: [Rule; 14] = [
     ends::receiver_application,
     path::link_rate,
     building::scheduler,
@@ -194,6 +194,7 @@ const CAUSES: [Rule; 13] = [
     path::reordering,
     path::small_queue,
     path::loss,
+    building::heartbeats,
     path::long_queue,
 ];
 

@@ -38,7 +38,7 @@ pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<C
         .collect();
     let verdict = match results.as_slice() {
         [] if !evidence.measured(plan.trials_min) => Verdict::Inconclusive,
-        _ => overall(results.iter().map(|result| result.verdict)),
+        _ => overall(results.iter().filter(|it| it.otherwise.is_none()).map(|result| result.verdict)),
     };
     (results, verdict)
 }
@@ -177,6 +177,7 @@ impl Judge<'_> {
             }
             _ => outcome.why,
         };
+        let otherwise = self.criterion.otherwise.clone().filter(|_| outcome.verdict == Verdict::Fail);
         CriterionResult {
             text: self.criterion.text.clone(),
             metric: metric.map(|metric| match self.criterion.statistic.as_str() {
@@ -188,7 +189,8 @@ impl Judge<'_> {
             value: outcome.value,
             ci95: outcome.uncertainty.ci95,
             range: outcome.uncertainty.range,
-            verdict: outcome.verdict,
+            verdict: if otherwise.is_some() { Verdict::Inconclusive } else { outcome.verdict },
+            otherwise,
             why,
             points: points.iter().map(|point| self.id(*point).to_owned()).collect(),
             fits,

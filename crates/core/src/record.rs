@@ -334,6 +334,9 @@ pub struct CriterionResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
     pub verdict: Verdict,
+    /// The scenario's word for a value beyond the bound, where there is one: the verdict is inconclusive then, and not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<String>,
     pub why: String,
     /// Points it was judged on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -356,6 +356,24 @@ fn the_run_fails_before_it_is_undecided_before_it_passes() {
     assert_eq!(two(undecided, &fails), Verdict::Fail);
 }
 
+// Spec: scenario.md#criterion-8
+#[test]
+fn a_criterion_with_a_word_of_its_own_says_it_and_does_not_fail_the_run() {
+    let judged = |first: &str, values: &[f64]| {
+        let passes = total("at_least = \"1bit/s\"");
+        let text = format!("{}\n[[criterion]]\ntext = \"d\"\n{passes}\n", scenario(first));
+        let (results, verdict) = judge(&plan(&text), &trials("x", values), &metrics());
+        (results[0].verdict, results[0].otherwise.clone(), verdict)
+    };
+    let noted = total("at_most = \"1bit/s\"\notherwise = \"not explained\"");
+    let word = Some("not explained".to_owned());
+    assert_eq!(judged(&noted, &[940e6; 5]), (Verdict::Inconclusive, word, Verdict::Pass));
+    assert_eq!(judged(&noted, &[0.5; 5]), (Verdict::Pass, None, Verdict::Fail));
+    // Not measured is not beyond the bound.
+    let other = "metric = \"stream.fairness_jain\"\nat_least = 0.5\notherwise = \"not explained\"";
+    assert_eq!(judged(other, &[940e6; 5]), (Verdict::Inconclusive, None, Verdict::Inconclusive));
+}
+
 // Spec: judging.md#pool-1, judging.md#pool-2
 #[test]
 fn the_summary_names_every_point_and_keeps_links_apart() {

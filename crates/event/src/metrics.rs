@@ -5,6 +5,11 @@ use weir_core::metric::{Better, Metric, Scope};
 const fn ratio(name: &'static str, definition: &'static str) -> Metric {
     Metric { name, unit: "1", better: Better::Lower, scope: Scope::Trial, definition }
 }
+/// Of a part of the events: a reason's, a builder's.
+const fn parts(name: &'static str, better: Better, definition: &'static str) -> Metric {
+    Metric { scope: Scope::Part, ..events(name, better, definition) }
+}
+
 const fn events(name: &'static str, better: Better, definition: &'static str) -> Metric {
     Metric { name, unit: "events", better, scope: Scope::Trial, definition }
 }
@@ -23,6 +28,7 @@ pub const UNACKNOWLEDGED_SECONDS: &str = "event.unacknowledged_seconds";
 pub const DROPPED_FOR: &str = "event.dropped_for";
 pub const HIGHEST_RATE: &str = "event.highest_rate_hertz";
 pub const BUILT: &str = "event.built";
+pub const RESIDENT: &str = "event.resident_bytes_max";
 
 pub static METRICS: &[Metric] = &[
     ratio(LOSS, "(partial + dropped) / generated events, when the run has ended, drain included."),
@@ -46,7 +52,7 @@ pub static METRICS: &[Metric] = &[
         Better::Lower,
         "Events that ended otherwise; the ledger names a reason for each.",
     ),
-    events(
+    parts(
         DROPPED_FOR,
         Better::Lower,
         "Those of one reason; the entity is reason.NAME: no-credit, no-builder, no-scheduler, source-lost, deadline, corrupt, stale-epoch, shutdown.",
@@ -90,7 +96,7 @@ pub static METRICS: &[Metric] = &[
         Scope::Operation,
         "From an event's heartbeat to its last byte at the builder, on the scheduler's clock: how old the heartbeat was when the last fragment was sent, and from there on the builder's own time.",
     ),
-    events(BUILT, Better::Neither, "Complete events of one builder."),
+    parts(BUILT, Better::Neither, "Complete events of one builder; the entity is builder.NAME."),
     Metric {
         name: "event.rate_hertz",
         unit: "Hz",
@@ -135,6 +141,13 @@ pub static METRICS: &[Metric] = &[
     fragments("event.duplicate_fragments", "Fragments of a source that a builder had already."),
     fragments("event.stale_fragments", "Fragments of an assignment that was taken back."),
     fragments("event.corrupt_fragments", "Fragments whose payload is not what its checksum says."),
+    Metric {
+        name: RESIDENT,
+        unit: "B",
+        better: Better::Lower,
+        scope: Scope::Host,
+        definition: "Memory of a host's process above what it had when its role began, at the most; entity host.NAME.",
+    },
     Metric {
         name: "event.control_bytes",
         unit: "B",

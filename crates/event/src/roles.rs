@@ -19,6 +19,7 @@ use weir_core::times::Times;
 use weir_core::{Instant, Value, Values};
 use weir_seams::membership::{Member, Membership, Seat, Watch};
 use weir_sys::clock;
+use weir_sys::memory::ResidentPeak;
 use weir_transport::{Key, key};
 
 /// Samples of one series; a longer run has them further apart.
@@ -45,6 +46,9 @@ pub struct SchedulerReport {
     pub searched: Vec<Probe>,
     pub builders: Vec<BuilderLine>,
     pub control_bytes: u64,
+    /// Memory of the process above what it had when the role began, at the most.
+    #[serde(default)]
+    pub resident_bytes_max: u64,
     /// Events held, and heartbeats issued, over time.
     pub series: Vec<Series>,
 }
@@ -72,6 +76,7 @@ impl SchedulerRole {
         order: &dyn Order,
         mut look: impl FnMut(&Director, Instant),
     ) -> Result<SchedulerReport, ShellError> {
+        let memory = ResidentPeak::begin();
         let plan = &self.plan;
         let mut values = Values::default();
         values.set("seed", Value::Count(self.seed));
@@ -118,7 +123,7 @@ impl SchedulerRole {
             record.look(core, now);
             look(core, now);
         })?;
-        Ok(record.report(&shell))
+        Ok(SchedulerReport { resident_bytes_max: memory.grown_bytes(), ..record.report(&shell) })
     }
 }
 
@@ -228,6 +233,7 @@ impl Record {
             searched: shell.core.searched().to_vec(),
             builders: shell.core.builder_lines().collect(),
             control_bytes: shell.control_bytes(),
+            resident_bytes_max: 0,
             series: vec![
                 series("event.held", false, self.held),
                 series("event.generated", true, self.issued),
@@ -248,6 +254,9 @@ pub struct SourceReport {
     pub lost: u64,
     /// Heard from builders: what the scheduler does not see of the control traffic.
     pub grant_bytes: u64,
+    /// Memory of the process above what it had when the role began, at the most.
+    #[serde(default)]
+    pub resident_bytes_max: u64,
 }
 
 pub struct SourceRole {
@@ -263,6 +272,7 @@ pub struct SourceRole {
 impl SourceRole {
     /// Runs until the scheduler ends the run or `order` says stop.
     pub fn run(self, order: &dyn Order) -> Result<SourceReport, ShellError> {
+        let memory = ResidentPeak::begin();
         let sizes = sizes(&self.plan.fragment_size)?;
         let payload = Payload::synthetic(&Arc::new(Block::random(sizes.bytes_max())), sizes);
         let incarnation = incarnation();
@@ -290,6 +300,7 @@ impl SourceRole {
             again: figures.again,
             lost: figures.lost,
             grant_bytes: shell.granted_bytes(),
+            resident_bytes_max: memory.grown_bytes(),
         })
     }
 }
@@ -304,6 +315,9 @@ pub struct BuilderReport {
     pub assembly: Option<Histogram>,
     /// Payload of complete events, cumulative.
     pub built: Series,
+    /// Memory of the process above what it had when the role began, at the most.
+    #[serde(default)]
+    pub resident_bytes_max: u64,
 }
 
 pub struct BuilderRole {
@@ -322,6 +336,7 @@ pub struct BuilderRole {
 impl BuilderRole {
     /// Runs until the scheduler ends the run or `order` says stop.
     pub fn run(self, order: &dyn Order) -> Result<BuilderReport, ShellError> {
+        let memory = ResidentPeak::begin();
         let incarnation = incarnation();
         let settings = builder::Settings {
             name: self.name.clone(),
@@ -373,6 +388,7 @@ impl BuilderRole {
             figures: shell.core.figures(),
             assembly: assembly.distribution(),
             built,
+            resident_bytes_max: memory.grown_bytes(),
         })
     }
 }

@@ -398,6 +398,17 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     let mut put = |entity: &str, metric: &str, value: Observed| {
         derived.rows.push(Row { entity: entity.to_owned(), metric: metric.to_owned(), value });
     };
+    let hosts = schedulers.iter().map(|(host, report)| (host, report.resident_bytes_max));
+    let hosts = hosts.chain(sources.iter().map(|(host, report)| (host, report.resident_bytes_max)));
+    let hosts = hosts.chain(builders.iter().map(|(host, report)| (host, report.resident_bytes_max)));
+    let mut resident: BTreeMap<&str, u64> = BTreeMap::new();
+    for (host, bytes) in hosts {
+        let most = resident.entry(host).or_default();
+        *most = bytes.max(*most);
+    }
+    for (host, bytes) in resident {
+        put(&format!("host.{host}"), metrics::RESIDENT, Observed::Value(bytes as f64));
+    }
     for (_, report) in &builders {
         let entity = &format!("builder.{}", report.name);
         put(entity, metrics::BUILT, Observed::Value(report.figures.complete as f64));
@@ -417,9 +428,9 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         .unwrap_or(context.start_ns);
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4);
     let held = outcomes.iter().flat_map(|outcome| &outcome.series).find(|series| series.name == "event.held");
-    if let Some(slope) = held
-        .and_then(|held| slope_after(held, begun_ns + ns(plan.length() / 3), begun_ns + ns(plan.length())))
-    {
+    let held_slope = held
+        .and_then(|held| slope_after(held, begun_ns + ns(plan.length() / 3), begun_ns + ns(plan.length())));
+    if let Some(slope) = held_slope {
         put("trial", metrics::HELD_SLOPE, Observed::Value(slope));
     }
     let (start_ns, end_ns) = (begun_ns + ns(plan.warm_up), begun_ns + ns(plan.length()));
@@ -437,6 +448,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         dropped_no_credit: totals.dropped.get(&Reason::NoCredit).copied().unwrap_or(0),
         waiting_ratio: scheduler.waiting_ratio,
         scheduler_busy_ratio: scheduler.busy_ratio,
+        held_growth_ratio: held_slope.map_or(0.0, |slope| slope / plan.rate_hz),
     });
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
         derived.warnings.push(format!("{count} events were dropped: {reason}"));

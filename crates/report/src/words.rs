@@ -15,6 +15,14 @@ pub(crate) fn verdict_word(verdict: Option<Verdict>) -> &'static str {
     }
 }
 
+/// A criterion's verdict, or the scenario's own word for it.
+pub(crate) fn judged_word(criterion: &CriterionResult) -> String {
+    match &criterion.otherwise {
+        Some(word) => format!("? {word}"),
+        None => verdict_word(Some(criterion.verdict)).to_owned(),
+    }
+}
+
 /// As the summary document writes it.
 pub(crate) fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
@@ -58,9 +66,10 @@ pub(crate) fn statement(folder: &Folder) -> String {
             if folder.trials.len() == 1 { "was" } else { "were" }
         );
     };
-    let count = |verdict| summary.criteria.iter().filter(|it| it.verdict == verdict).count();
+    let decided = || summary.criteria.iter().filter(|it| it.otherwise.is_none());
+    let count = |verdict| decided().filter(|it| it.verdict == verdict).count();
     let (passed, failed, open) = (count(Verdict::Pass), count(Verdict::Fail), count(Verdict::Inconclusive));
-    let all = summary.criteria.len();
+    let all = decided().count();
     let points = plural(summary.points.len(), "point", "points");
     let trials: u64 = summary.points.iter().map(|point| u64::from(point.trials)).sum();
     let valid: u64 = summary.points.iter().map(|point| u64::from(point.valid_trials)).sum();
@@ -73,7 +82,12 @@ pub(crate) fn statement(folder: &Folder) -> String {
         (_, _, 0) => format!("{failed} of {} missed", plural(all, "criterion is", "criteria are")),
         _ => format!("{failed} of {all} criteria are missed, {open} could not be judged"),
     };
-    format!("{judged}: {basis}.")
+    let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+    for word in summary.criteria.iter().filter_map(|it| it.otherwise.as_deref()) {
+        *words.entry(word).or_default() += 1;
+    }
+    let words: String = words.iter().map(|(word, count)| format!(", {count} {word}")).collect();
+    format!("{judged}{words}: {basis}.")
 }
 
 pub(crate) fn criterion_value(criterion: &CriterionResult) -> String {

@@ -8,6 +8,7 @@ pub mod epoll;
 pub mod idle;
 pub mod interface;
 pub mod limits;
+pub mod memory;
 pub mod mount;
 pub mod netns;
 pub mod offload;

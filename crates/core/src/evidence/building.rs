@@ -14,7 +14,13 @@ pub struct BuildingFacts {
     pub waiting_ratio: f64,
     /// Share of the time that the scheduler's thread spent on a CPU.
     pub scheduler_busy_ratio: f64,
+    /// Of the heartbeats of the last two thirds, the share by which what was held grew.
+    #[serde(default)]
+    pub held_growth_ratio: f64,
 }
+
+/// Below this what is held comes and goes.
+const GROWS: f64 = 0.01;
 
 // Spec: evidence.md#building-1
 pub(super) fn scheduler(facts: &Facts) -> Option<LimitingFactor> {
@@ -48,6 +54,21 @@ pub(super) fn credits(facts: &Facts) -> Option<LimitingFactor> {
     named(Factor::Credits, building.waiting_ratio.max(dropped), evidence)
 }
 
+/// Whatever came was built: more heartbeats were not asked for.
+// Spec: evidence.md#building-3
+pub(super) fn heartbeats(facts: &Facts) -> Option<LimitingFactor> {
+    let building = facts.building?;
+    if building.generated == 0 || building.dropped_no_credit > 0 || building.held_growth_ratio >= GROWS {
+        return None;
+    }
+    let mut evidence = vec![format!(
+        "all {} heartbeats found room, and what was held did not grow: as many as were asked for",
+        building.generated
+    )];
+    evidence.extend(not_the_link(facts));
+    named(Factor::SourceApplication, 1.0 - building.waiting_ratio, evidence)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::limiting_factor;
@@ -62,7 +83,8 @@ mod tests {
     #[test]
     fn a_scheduler_that_never_rests_stands_before_builders_without_room() {
         let idle = BuildingFacts { generated: 1_000, ..BuildingFacts::default() };
-        assert_eq!(name(idle), Factor::Unknown);
+        assert_eq!(name(idle), Factor::SourceApplication);
+        assert_eq!(name(BuildingFacts { held_growth_ratio: 0.2, ..idle }), Factor::Unknown);
         assert_eq!(name(BuildingFacts { waiting_ratio: 0.6, ..idle }), Factor::Credits);
         assert_eq!(name(BuildingFacts { dropped_no_credit: 1, ..idle }), Factor::Credits);
         let busy = BuildingFacts { scheduler_busy_ratio: 0.95, waiting_ratio: 0.9, ..idle };

@@ -217,6 +217,7 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
         share: None,
         bound: Bound::AtLeast(0.0),
         confident,
+        otherwise: reader.text("otherwise"),
         trials_min,
         line: problems.line(reader.at),
     };

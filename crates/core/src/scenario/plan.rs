@@ -315,6 +315,8 @@ pub struct Criterion {
     pub share: Option<f64>,
     pub bound: Bound,
     pub confident: bool,
+    /// What a value beyond the bound is called; it does not fail the run then.
+    pub otherwise: Option<String>,
     pub trials_min: Option<u32>,
     /// Line in the scenario file, for messages.
     pub line: usize,

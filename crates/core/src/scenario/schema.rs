@@ -473,6 +473,10 @@ pub(super) static CRITERION: &[Param] = &[
     text("at_most", "Largest value that passes, with its unit."),
     text("between", "Least and largest value that pass, with their units."),
     text("limiting_factor", "What must have bounded the trials, instead of a bound on a metric."),
+    text(
+        "otherwise",
+        "What a value beyond the bound is called, in place of a failure: it is said, and does not decide the run's verdict.",
+    ),
     flag("confident", "True demands that the whole 95 % interval keeps the bound.").default("false"),
     count("trials_min", "Valid trials that this criterion needs; the scenario's unless given.")
         .range(1.0, 10_000.0),

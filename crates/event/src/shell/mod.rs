@@ -10,6 +10,7 @@ mod scheduler;
 mod source;
 
 pub use builder::BuilderShell;
+pub use news::CONTROL;
 pub use order::Order;
 pub use scheduler::SchedulerShell;
 pub use source::SourceShell;

@@ -3,7 +3,8 @@
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{
-    bound_text, criterion_value, date, interval_text, origin, scale_text, statement, verdict_word,
+    bound_text, criterion_value, date, interval_text, judged_word, origin, scale_text, statement,
+    verdict_word,
 };
 use weir_core::record::{CriterionResult, Verdict};
 
@@ -96,7 +97,7 @@ pub(crate) fn criteria(criteria: &[CriterionResult]) -> Html {
     put!(&mut out, "<th class=n>bound<th>value and bound</thead>\n<tbody>");
     for criterion in criteria.iter().take(ROWS_MAX) {
         let class = class(Some(criterion.verdict));
-        put!(&mut out, "<tr><td class=\"v ", class, "\">", verdict_word(Some(criterion.verdict)), "<td>");
+        put!(&mut out, "<tr><td class=\"v ", class, "\">", T(judged_word(criterion)), "<td>");
         put!(&mut out, T(&criterion.text));
         if let Some(metric) = &criterion.metric {
             put!(&mut out, "<small>", T(metric), "</small>");

@@ -1,7 +1,7 @@
 //! The verdict table.
 
 use crate::matrix::{Grid, failures};
-use crate::words::{bound_text, criterion_value, interval_text, scale_text, verdict_word};
+use crate::words::{bound_text, criterion_value, interval_text, judged_word, scale_text, verdict_word};
 use std::io;
 use std::path::Path;
 use weir_core::record::{CriterionResult, Matrix, PointSummary, Summary, Verdict};
@@ -66,7 +66,7 @@ struct Page {
 /// One criterion as it will be written.
 struct Row<'a> {
     criterion: &'a CriterionResult,
-    mark: &'static str,
+    mark: String,
     text: String,
     value: String,
     bound: String,
@@ -117,8 +117,19 @@ impl Page {
         }
     }
 
+    fn judged(&self, criterion: &CriterionResult) -> String {
+        match &criterion.otherwise {
+            Some(_) if self.color => self.clean(&judged_word(criterion)),
+            Some(word) => self.clean(word),
+            None => self.mark(criterion.verdict).to_owned(),
+        }
+    }
+
     fn painted(&self, verdict: Verdict) -> String {
-        let text = self.mark(verdict);
+        self.in_color(verdict, self.mark(verdict))
+    }
+
+    fn in_color(&self, verdict: Verdict, text: &str) -> String {
         let code = match verdict {
             Verdict::Pass => "32",
             Verdict::Fail => "31",
@@ -149,14 +160,14 @@ impl Page {
             .take(ROWS_MAX)
             .map(|criterion| Row {
                 criterion,
-                mark: self.mark(criterion.verdict),
+                mark: self.judged(criterion),
                 text: self.clean(&criterion.text),
                 value: self.clean(&criterion_value(criterion)),
                 bound: self.clean(&bound_text(criterion)),
             })
             .collect();
         let widest = |of: &dyn Fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
-        let mark_width = widest(&|row| columns(row.mark)) + 2;
+        let mark_width = widest(&|row| columns(&row.mark)) + 2;
         let value_width = widest(&|row| columns(&row.value)).clamp(5, VALUE_MAX);
         let bound_width = widest(&|row| columns(&row.bound)).clamp(5, BOUND_MAX);
         let text_width = self.width - mark_width - value_width - bound_width - 4;
@@ -172,7 +183,10 @@ impl Page {
             for index in 0..texts.len().max(values.len()).max(bounds.len()) {
                 let at = |parts: &[String]| parts.get(index).cloned().unwrap_or_default();
                 let lead = match index {
-                    0 => self.painted(row.criterion.verdict) + &" ".repeat(mark_width - columns(row.mark)),
+                    0 => {
+                        self.in_color(row.criterion.verdict, &row.mark)
+                            + &" ".repeat(mark_width - columns(&row.mark))
+                    }
                     _ => lead.clone(),
                 };
                 let (text, value) = (pad(&at(&texts), text_width), right(&at(&values), value_width));
