@@ -52,6 +52,15 @@ impl Run {
         self.role(name, weir().args(["event", "builder", "--scheduler", &at, "--name", name]));
     }
 
+    /// Where sources reach it.
+    pub fn builder_at_a_known_place(&mut self, name: &str) -> std::net::SocketAddr {
+        let (at, place) = (self.at.clone(), format!("127.0.0.1:{}", free_port()));
+        let mut command = weir();
+        command.args(["event", "builder", "--scheduler", &at, "--name", name, "--listen", &place]);
+        self.role(name, &mut command);
+        place.parse().unwrap()
+    }
+
     pub fn role(&mut self, name: &str, command: &mut Command) {
         let child = command
             .args(&self.flags)
