@@ -72,7 +72,7 @@ fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
         .collect();
     assert_eq!(kinds, ["fault-start", "fault-end"]);
     // What it built before it died is not among its own figures, and what it built after it came back is.
-    let built = summary["points"][0]["metrics"]["event.built"]["min"].as_f64().unwrap();
+    let built = metric(&summary, "event.built@builder.pi-4");
     assert!((50.0..240.0).contains(&built), "{built}");
     assert!(page.contains("generated  500") && page.contains("complete  500"), "the ledger's flow");
 }
@@ -100,7 +100,7 @@ fn a_scheduler_that_a_fault_kills_is_found_where_it_was_and_names_what_it_missed
     let (dropped, complete) = (metric(&summary, "event.dropped"), metric(&summary, "event.complete"));
     assert_eq!(metric(&summary, "event.generated"), 600.0);
     assert!(dropped + complete == 600.0 && (60.0..300.0).contains(&dropped), "{dropped} dropped");
-    assert_eq!(metric(&summary, "event.dropped_for"), dropped, "all for one reason");
+    assert_eq!(metric(&summary, "event.dropped_for@reason.no-scheduler"), dropped, "all for one reason");
     assert!(summary["warnings"].to_string().contains("dropped: no-scheduler"), "{}", summary["warnings"]);
 }
 
