@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use support::{eventually, turn};
 use weir_event::message::{Done, Join, Message, Outcome, Role, VERSION};
-use weir_event::shell::CONTROL;
+use weir_event::shell::{CONTROL, token_of};
 use weir_event::wire::{self, Decoder, Header};
 use weir_transport::dial::{Call, dial};
 use weir_transport::handshake::{Mode, Token};
@@ -55,8 +55,7 @@ fn liar(scheduler: SocketAddr) -> Liar {
         let mut input = &bytes[..count];
         while let Some(message) = decoder.next(&mut input).unwrap() {
             if let Message::Welcome(welcome) = message {
-                let byte = |at: usize| u8::from_str_radix(&welcome.run[2 * at..2 * at + 2], 16).unwrap();
-                return Liar { control, token: std::array::from_fn(byte) };
+                return Liar { control, token: token_of(&welcome.run).unwrap() };
             }
         }
     }

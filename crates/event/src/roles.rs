@@ -123,7 +123,7 @@ impl SchedulerRole {
             record.look(core, now);
             look(core, now);
         })?;
-        Ok(SchedulerReport { resident_bytes_max: memory.grown_bytes(), ..record.report(&shell) })
+        Ok(record.report(&shell, &memory))
     }
 }
 
@@ -206,7 +206,7 @@ impl Record {
         }
     }
 
-    fn report(self, shell: &SchedulerShell) -> SchedulerReport {
+    fn report(self, shell: &SchedulerShell, memory: &ResidentPeak) -> SchedulerReport {
         let of = |part_ns: u128, whole_ns: u64| part_ns as f64 / whole_ns.max(1) as f64;
         let beating_ns = self.last_beat_ns.saturating_sub(self.first_beat_ns);
         let busy_ratio = self.cpu.map_or(0.0, |[(before, from_ns), (after, to_ns)]| {
@@ -233,7 +233,7 @@ impl Record {
             searched: shell.core.searched().to_vec(),
             builders: shell.core.builder_lines().collect(),
             control_bytes: shell.control_bytes(),
-            resident_bytes_max: 0,
+            resident_bytes_max: memory.grown_bytes(),
             series: vec![
                 series("event.held", false, self.held),
                 series("event.generated", true, self.issued),

@@ -348,16 +348,14 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
 }
 
 fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems) -> bool {
-    let Some(number) = value.as_number() else { return true };
-    let scale = if matches!(value, Value::Duration(_)) { 1e9 } else { 1.0 };
-    let (least, most) = param.range;
-    if param.name == "ip" && number == 5.0 {
+    if param.name == "ip" && value.as_number() == Some(5.0) {
         problems.add(at, "`ip` is 4 or 6");
         return false;
     }
-    if (least..=most).contains(&(number * scale)) {
+    if param.allows(value) {
         return true;
     }
+    let (least, most) = param.range;
     let bound = |bound: f64| match value {
         Value::Duration(_) => crate::units::human(bound / 1e9, "s"),
         Value::Rate(_) => crate::units::human(bound, "bit/s"),

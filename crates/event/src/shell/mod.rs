@@ -31,7 +31,7 @@ impl ShellError {
 }
 
 /// The run's token of an opening, from its id.
-fn token_of(run: &str) -> Option<Token> {
+pub fn token_of(run: &str) -> Option<Token> {
     let mut token = Token::default();
     if run.len() != 2 * token.len() || !run.is_ascii() {
         return None;
