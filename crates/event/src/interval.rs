@@ -1,19 +1,19 @@
 //! Sets of heartbeat ids as intervals: ids come nearly in order, so a run's outcomes are a few intervals and not a few million ids.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use thiserror::Error;
 
 /// A set of ids, kept as intervals. The largest id is `u64::MAX - 1`.
 ///
 /// Its length in intervals is not bounded here: a set that a peer says is as long as its message, and one that grows with a peer's
 /// messages is to be bounded by whoever keeps it (`interval_count`).
-// Invariant: each first is below its end, and each end is below the next first, so that equal sets are equal maps.
+// Invariant: each first is below its end, and each end is below the next first, so that equal sets are equal lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub struct Intervals {
-    /// First id to the one behind the last.
-    ends: BTreeMap<u64, u64>,
+    /// First ids and the ones behind the last, ascending. Sets grow at their end and shrink at their front, where a ring does both at once.
+    ends: VecDeque<(u64, u64)>,
 }
 
 /// An interval that ends before it begins, or begins before the one before it has ended.
@@ -31,12 +31,12 @@ impl TryFrom<Vec<(u64, u64)>> for Intervals {
             }
             behind = Some(end);
         }
-        Ok(Intervals { ends: pairs.into_iter().collect() })
+        Ok(Intervals { ends: pairs.into() })
     }
 }
 impl From<Intervals> for Vec<(u64, u64)> {
     fn from(set: Intervals) -> Self {
-        set.ends.into_iter().collect()
+        set.ends.into()
     }
 }
 
@@ -60,13 +60,14 @@ impl Intervals {
         self.ends.len()
     }
     pub fn first(&self) -> Option<u64> {
-        self.ends.first_key_value().map(|(first, _)| *first)
+        self.ends.front().map(|(first, _)| *first)
     }
     pub fn last(&self) -> Option<u64> {
-        self.ends.last_key_value().map(|(_, end)| end - 1)
+        self.ends.back().map(|(_, end)| end - 1)
     }
     pub fn contains(&self, id: u64) -> bool {
-        self.ends.range(..=id).next_back().is_some_and(|(_, end)| id < *end)
+        let behind = self.ends.partition_point(|(first, _)| *first <= id);
+        behind.checked_sub(1).is_some_and(|at| id < self.ends[at].1)
     }
 
     /// Whether it was new.
@@ -81,25 +82,38 @@ impl Intervals {
             return 0;
         }
         // The usual case: ids come in order.
-        if let Some(mut last) = self.ends.last_entry()
-            && *last.get() == first
-        {
-            *last.get_mut() = end;
+        match self.ends.back_mut() {
+            Some((_, last)) if *last == first => {
+                *last = end;
+                return end - first;
+            }
+            Some((_, last)) if *last > first => {}
+            _ => {
+                self.ends.push_back((first, end));
+                return end - first;
+            }
+        }
+        // Those that it meets or touches become one.
+        let (from, to) = self.near(|near_end| near_end < first, |near_first| near_first <= end);
+        if from == to {
+            self.ends.insert(from, (first, end));
             return end - first;
         }
-        let (mut low, mut high) = (first, end);
-        let mut known = 0;
-        while let Some((&near_first, &near_end)) = self.ends.range(..=high).next_back() {
-            if near_end < low {
-                break;
-            }
-            known += near_end.min(end).saturating_sub(near_first.max(first));
-            low = low.min(near_first);
-            high = high.max(near_end);
-            self.ends.remove(&near_first);
-        }
-        self.ends.insert(low, high);
+        let known = self.overlap(from, to, first, end);
+        self.ends[from] = (first.min(self.ends[from].0), end.max(self.ends[to - 1].1));
+        self.ends.drain(from + 1..to);
         (end - first) - known
+    }
+
+    /// From the first interval whose end is not `before`, to behind the last whose first id is `within`.
+    fn near(&self, before: impl Fn(u64) -> bool, within: impl Fn(u64) -> bool) -> (usize, usize) {
+        let from = self.ends.partition_point(|(_, end)| before(*end));
+        (from, self.ends.partition_point(|(first, _)| within(*first)).max(from))
+    }
+    /// How many ids of `first..end` are in the intervals `from..to`.
+    fn overlap(&self, from: usize, to: usize, first: u64, end: u64) -> u64 {
+        let shares = self.ends.range(from..to);
+        shares.map(|(near, behind)| behind.min(&end).saturating_sub(*near.max(&first))).sum()
     }
 
     /// Whether it was there.
@@ -109,41 +123,71 @@ impl Intervals {
 
     /// Takes `first..end` out and says how many of them were there.
     pub fn remove_range(&mut self, first: u64, end: u64) -> u64 {
-        let mut removed = 0;
         if first >= end {
             return 0;
         }
-        while let Some((&near_first, &near_end)) = self.ends.range(..end).next_back() {
-            if near_end <= first {
-                break;
+        let (from, to) = self.near(|near_end| near_end <= first, |near_first| near_first < end);
+        if from == to {
+            return 0;
+        }
+        let removed = self.overlap(from, to, first, end);
+        let (low, high) = (self.ends[from].0, self.ends[to - 1].1);
+        let left = (low < first).then_some((low, first));
+        let right = (end < high).then_some((end, high));
+        let mut at = from;
+        for piece in [left, right].into_iter().flatten() {
+            if at < to {
+                self.ends[at] = piece;
+            } else {
+                self.ends.insert(at, piece);
             }
-            self.ends.remove(&near_first);
-            if near_first < first {
-                self.ends.insert(near_first, first);
-            }
-            if near_end > end {
-                self.ends.insert(end, near_end);
-            }
-            removed += near_end.min(end) - near_first.max(first);
+            at += 1;
+        }
+        if at < to {
+            self.ends.drain(at..to);
         }
         removed
     }
 
+    // Both go through both sets once: a peer may say long ones.
     pub fn union(&mut self, other: &Intervals) {
-        for (first, end) in other.ranges() {
-            self.insert_range(first, end);
+        let mut all: Vec<(u64, u64)> = self.ranges().chain(other.ranges()).collect();
+        all.sort_unstable();
+        self.ends.clear();
+        for (first, end) in all {
+            match self.ends.back_mut() {
+                Some((_, last)) if first <= *last => *last = end.max(*last),
+                _ => self.ends.push_back((first, end)),
+            }
         }
     }
     /// Takes out what is in `other`.
     pub fn difference(&mut self, other: &Intervals) {
-        for (first, end) in other.ranges() {
-            self.remove_range(first, end);
+        let mut left = VecDeque::new();
+        let mut others = other.ranges().peekable();
+        for (first, end) in self.ranges() {
+            let mut from = first;
+            while let Some((near, behind)) = others.peek().copied().filter(|(near, _)| *near < end) {
+                if from < near {
+                    left.push_back((from, near));
+                }
+                from = from.max(behind);
+                // It may reach into the next one, too.
+                if behind > end {
+                    break;
+                }
+                others.next();
+            }
+            if from < end {
+                left.push_back((from, end));
+            }
         }
+        self.ends = left;
     }
 
     /// First ids and the ones behind the last, ascending.
     pub fn ranges(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
-        self.ends.iter().map(|(first, end)| (*first, *end))
+        self.ends.iter().copied()
     }
     /// Every id, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
@@ -151,13 +195,9 @@ impl Intervals {
     }
     /// What of `first..end` is in it, ascending.
     pub fn within(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let before = self.ends.range(..first).next_back().map(|(first, end)| (*first, *end));
-        let rest = self.ends.range(first..end.max(first)).map(|(first, end)| (*first, *end));
-        before
-            .into_iter()
-            .chain(rest)
-            .map(move |(near, behind)| (near.max(first), behind.min(end)))
-            .filter(|(near, behind)| near < behind)
+        let from = self.ends.partition_point(|(_, behind)| *behind <= first);
+        let near = self.ends.range(from..).map(move |(near, behind)| (*near.max(&first), *behind.min(&end)));
+        near.take_while(|(near, behind)| near < behind)
     }
 }
 

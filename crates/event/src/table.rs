@@ -2,65 +2,106 @@
 
 use std::collections::VecDeque;
 
+/// Entries that were taken out may lie between the others before they are cleared out, beside as many as are there.
+const GONE_MAX: usize = 256;
+
 /// A sorted ring: ids are mostly put in at the end and taken out near the front, and both cost nothing there and allocate nothing once
-/// it has been that long. In between, what is nearer to an end is moved.
+/// it has been that long. What is taken out elsewhere leaves a gap that goes when the front or the back comes by. Ids that lie evenly
+/// are found at once.
 #[derive(Debug)]
 pub struct Table<T> {
-    entries: VecDeque<(u64, T)>,
+    /// Neither the first nor the last is a gap.
+    entries: VecDeque<(u64, Option<T>)>,
+    gone: usize,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table { entries: VecDeque::new() }
+        Table { entries: VecDeque::new(), gone: 0 }
     }
 }
 
 impl<T> Table<T> {
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.gone
     }
-    /// Where `id` is, or where it would be.
+    /// Where `id` is, as an entry or a gap, or where it would be.
     fn place(&self, id: u64) -> Result<usize, usize> {
-        match self.entries.back() {
-            Some((last, _)) if *last < id => Err(self.entries.len()),
-            None => Err(0),
-            _ => self.entries.binary_search_by_key(&id, |entry| entry.0),
+        let (Some(&(first, _)), Some(&(last, _))) = (self.entries.front(), self.entries.back()) else {
+            return Err(0);
+        };
+        if last < id {
+            return Err(self.entries.len());
         }
+        if id <= first {
+            return if id == first { Ok(0) } else { Err(0) };
+        }
+        // As if ids lay evenly: right for one builder of several that take turns, and near for others.
+        let steps = (self.entries.len() - 1) as u128;
+        let guess = (u128::from(id - first) * steps / u128::from(last - first)) as usize;
+        if self.entries[guess].0 == id {
+            return Ok(guess);
+        }
+        self.entries.binary_search_by_key(&id, |entry| entry.0)
+    }
+    fn there(&self, id: u64) -> Option<usize> {
+        self.place(id).ok().filter(|at| self.entries[*at].1.is_some())
     }
     pub fn contains(&self, id: u64) -> bool {
-        self.place(id).is_ok()
+        self.there(id).is_some()
     }
     pub fn get(&self, id: u64) -> Option<&T> {
-        self.place(id).ok().map(|at| &self.entries[at].1)
+        self.entries[self.place(id).ok()?].1.as_ref()
     }
     pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        self.place(id).ok().map(|at| &mut self.entries[at].1)
+        let at = self.place(id).ok()?;
+        self.entries[at].1.as_mut()
     }
     /// What was there before.
     pub fn insert(&mut self, id: u64, value: T) -> Option<T> {
         match self.place(id) {
-            Ok(at) => Some(std::mem::replace(&mut self.entries[at].1, value)),
+            Ok(at) => {
+                let before = self.entries[at].1.replace(value);
+                self.gone -= usize::from(before.is_none());
+                before
+            }
             Err(at) => {
-                self.entries.insert(at, (id, value));
+                self.entries.insert(at, (id, Some(value)));
                 None
             }
         }
     }
     pub fn remove(&mut self, id: u64) -> Option<T> {
         let at = self.place(id).ok()?;
-        self.entries.remove(at).map(|entry| entry.1)
+        let value = self.entries[at].1.take()?;
+        self.gone += 1;
+        while self.entries.front().is_some_and(|(_, value)| value.is_none()) {
+            self.entries.pop_front();
+            self.gone -= 1;
+        }
+        while self.entries.back().is_some_and(|(_, value)| value.is_none()) {
+            self.entries.pop_back();
+            self.gone -= 1;
+        }
+        if self.gone > GONE_MAX + self.len() {
+            self.entries.retain(|(_, value)| value.is_some());
+            self.gone = 0;
+        }
+        Some(value)
     }
     /// The lowest id of `first..end` that is in it.
     pub fn first_within(&self, first: u64, end: u64) -> Option<u64> {
         let at = self.place(first).unwrap_or_else(|at| at);
-        self.entries.get(at).map(|entry| entry.0).filter(|id| *id < end)
+        let there = self.entries.range(at..).find(|(_, value)| value.is_some());
+        there.map(|entry| entry.0).filter(|id| *id < end)
     }
     /// Ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> + '_ {
-        self.entries.iter().map(|(id, value)| (*id, value))
+        self.entries.iter().filter_map(|(id, value)| Some((*id, value.as_ref()?)))
     }
     pub fn clear(&mut self) {
         self.entries.clear();
+        self.gone = 0;
     }
 }
 
@@ -81,6 +122,7 @@ mod tests {
                 }
                 prop_assert_eq!(table.first_within(id, id + 5), map.range(id..id + 5).next().map(|(id, _)| *id));
                 prop_assert_eq!(table.get(id), map.get(&id));
+                prop_assert_eq!((table.len(), table.contains(id)), (map.len(), map.contains_key(&id)));
             }
             prop_assert!(table.iter().eq(map.iter().map(|(id, at)| (*id, at))));
         }
