@@ -70,6 +70,9 @@ pub struct Director {
     /// Heartbeat 0 was due, or is, ns; before the clock began after a recovery.
     origin_ns: i128,
     recovered_at: Instant,
+    /// When heartbeats were last told of.
+    beaten: Instant,
+    settled_at: Instant,
     connections: BTreeMap<u64, Connection>,
     members: Members,
     /// Who may join.
@@ -112,6 +115,8 @@ impl Director {
             awake_since: Instant::ZERO,
             origin_ns: 0,
             recovered_at: Instant::ZERO,
+            beaten: Instant::ZERO,
+            settled_at: Instant::ZERO,
             connections: BTreeMap::new(),
             members,
             roll: Roll::default(),
@@ -196,7 +201,7 @@ impl Director {
         }
         match self.phase {
             Phase::Finished => return Instant::NEVER,
-            Phase::Running => wake = wake.min(self.due(self.ledger.generated())),
+            Phase::Running => wake = wake.min(self.next_beat()),
             Phase::Draining { until } => wake = wake.min(until),
             Phase::Learning(_) | Phase::Gathering => {}
         }
@@ -287,7 +292,8 @@ impl Director {
 
     /// So that no ledger, here or at a peer, grows with the length of a run.
     fn settle_when_long(&mut self) {
-        if self.ledger.unsettled() > self.settings.unsettled_max {
+        let rested = self.now >= self.settled_at + self.settings.settle_pause;
+        if (self.ledger.unsettled() > self.settings.unsettled_max && rested) || self.ledger.is_long() {
             self.settle();
         }
     }
@@ -295,6 +301,7 @@ impl Director {
     fn settle(&mut self) {
         // What it covers was said before.
         self.outbox.flush();
+        self.settled_at = self.now;
         let settled = self.ledger.settle().clone();
         self.outbox.send(To::Peers, Message::Settled(settled));
     }

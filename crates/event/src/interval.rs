@@ -10,33 +10,48 @@ use thiserror::Error;
 /// messages is to be bounded by whoever keeps it (`interval_count`).
 // Invariant: each first is below its end, and each end is below the next first, so that equal sets are equal lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
+#[serde(try_from = "Vec<u64>", into = "Vec<u64>")]
 pub struct Intervals {
     /// First ids and the ones behind the last, ascending. Sets grow at their end and shrink at their front, where a ring does both at once.
     ends: VecDeque<(u64, u64)>,
 }
 
-/// An interval that ends before it begins, or begins before the one before it has ended.
+/// Numbers that are no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("intervals are not ascending and apart: [{0}, {1}) is out of place")]
-pub struct Unordered(pub u64, pub u64);
+pub enum NotIntervals {
+    #[error("ids come in pairs of numbers: how many are left out, and how many follow")]
+    Odd,
+    #[error("an interval has no ids, or touches the one before it")]
+    Empty,
+    #[error("an id is larger than there are")]
+    TooLarge,
+}
 
-impl TryFrom<Vec<(u64, u64)>> for Intervals {
-    type Error = Unordered;
-    fn try_from(pairs: Vec<(u64, u64)>) -> Result<Self, Unordered> {
-        let mut behind = None;
-        for &(first, end) in &pairs {
-            if first >= end || behind.is_some_and(|behind| first <= behind) {
-                return Err(Unordered(first, end));
+impl TryFrom<Vec<u64>> for Intervals {
+    type Error = NotIntervals;
+    fn try_from(numbers: Vec<u64>) -> Result<Self, NotIntervals> {
+        let (pairs, []) = numbers.as_chunks() else { return Err(NotIntervals::Odd) };
+        let (mut ends, mut behind) = (VecDeque::with_capacity(pairs.len()), 0u64);
+        for &[left_out, count] in pairs {
+            if count == 0 || (left_out == 0 && !ends.is_empty()) {
+                return Err(NotIntervals::Empty);
             }
-            behind = Some(end);
+            let first = behind.checked_add(left_out).ok_or(NotIntervals::TooLarge)?;
+            behind = first.checked_add(count).ok_or(NotIntervals::TooLarge)?;
+            ends.push_back((first, behind));
         }
-        Ok(Intervals { ends: pairs.into() })
+        Ok(Intervals { ends })
     }
 }
-impl From<Intervals> for Vec<(u64, u64)> {
+impl From<Intervals> for Vec<u64> {
     fn from(set: Intervals) -> Self {
-        set.ends.into()
+        let mut behind = 0;
+        let pairs = set.ends.into_iter().flat_map(|(first, end)| {
+            let pair = [first - behind, end - first];
+            behind = end;
+            pair
+        });
+        pairs.collect()
     }
 }
 
@@ -149,10 +164,19 @@ impl Intervals {
         removed
     }
 
+    pub fn clear(&mut self) {
+        self.ends.clear();
+    }
+    /// Forgets the lowest intervals beyond so many.
+    pub fn keep_highest(&mut self, count: usize) {
+        self.ends.drain(..self.ends.len().saturating_sub(count));
+    }
+
     // Both go through both sets once: a peer may say long ones.
     pub fn union(&mut self, other: &Intervals) {
         let mut all: Vec<(u64, u64)> = self.ranges().chain(other.ranges()).collect();
-        all.sort_unstable();
+        // Two runs in order: a merge.
+        all.sort();
         self.ends.clear();
         for (first, end) in all {
             match self.ends.back_mut() {
@@ -270,14 +294,26 @@ mod tests {
         }
 
         #[test]
-        fn text_gives_it_back_and_nothing_else_passes_for_it(steps in steps(), pairs in prop::collection::vec((0u64..9, 0u64..9), 0..4)) {
+        fn text_gives_it_back_and_nothing_else_passes_for_it(steps in steps(), numbers in prop::collection::vec(0u64..4, 0..7)) {
             let (set, _) = built(&steps);
             let text = serde_json::to_string(&set).unwrap();
             prop_assert_eq!(serde_json::from_str::<Intervals>(&text).unwrap(), set);
-            if let Ok(odd) = Intervals::try_from(pairs.clone()) {
-                prop_assert_eq!(Vec::from(odd), pairs);
+            if let Ok(set) = Intervals::try_from(numbers.clone()) {
+                prop_assert!(set.ranges().all(|(first, end)| first < end));
+                prop_assert_eq!(Vec::from(set), numbers);
             }
         }
+    }
+
+    #[test]
+    fn numbers_that_are_no_set_are_refused() {
+        let refused = |numbers: &[u64]| Intervals::try_from(numbers.to_vec()).unwrap_err();
+        assert_eq!(refused(&[0, 3, 5]), NotIntervals::Odd);
+        assert_eq!(refused(&[0, 3, 0, 1]), NotIntervals::Empty);
+        assert_eq!(refused(&[4, 0]), NotIntervals::Empty);
+        assert_eq!(refused(&[1, u64::MAX]), NotIntervals::TooLarge);
+        assert_eq!(refused(&[0, 1, u64::MAX, 1]), NotIntervals::TooLarge);
+        assert_eq!(Vec::from(Intervals::of(0, 3)), [0, 3]);
     }
 
     #[test]

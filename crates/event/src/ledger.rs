@@ -55,9 +55,10 @@ impl Reason {
 }
 
 /// Complete, partial, and the reasons.
-const OUTCOMES: usize = 2 + Reason::ALL.len();
+pub const OUTCOMES: usize = 2 + Reason::ALL.len();
 
-fn index(outcome: Outcome) -> usize {
+/// Its place among all.
+pub fn index(outcome: Outcome) -> usize {
     match outcome {
         Outcome::Complete => 0,
         Outcome::Partial => 1,
@@ -81,6 +82,17 @@ impl Settled {
     /// Whether the event had its outcome when this was said.
     pub fn covers(&self, id: u64) -> bool {
         id < self.below && !self.open.contains(id)
+    }
+
+    /// Those of `ids`, which ascend, that had their outcome when this was said.
+    pub fn covered(&self, ids: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut open = self.open.ranges().peekable();
+        ids.take_while(|id| *id < self.below)
+            .filter(|id| {
+                while open.next_if(|(_, end)| end <= id).is_some() {}
+                open.peek().is_none_or(|(first, _)| id < first)
+            })
+            .collect()
     }
 
     /// Whether it is closed, as one that a peer says may not be.
@@ -138,17 +150,25 @@ impl Totals {
     }
 }
 
-/// Every event of a run has one place in it: held, or one outcome.
-// Invariant: `0..generated` is the disjoint union of `held`, the sets of `since`, and what `settled` covers.
+/// In an outcome's place: none yet.
+const HELD: u8 = u8::MAX;
+/// Ids that have a place of their own; an account that is longer is to be settled.
+const RECENT_MAX: usize = 1 << 20;
+
+/// Every event of a run has one place in it: held, or one outcome. An event costs a byte from its heartbeat to the next settling, and no search.
+// Invariant: `0..generated` is the disjoint union of `open`, what `settled` covers, what of `settled.open` has ended since, and `recent`.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     generated: u64,
-    held: Intervals,
     held_count: u64,
     counts: [u64; OUTCOMES],
     settled: Settled,
-    /// Outcomes since the last settling.
-    since: [Intervals; OUTCOMES],
+    /// Of `settled.open`, what is still held.
+    open: Intervals,
+    /// Outcomes of the ids from `settled.below` on, or `HELD`.
+    recent: Vec<u8>,
+    /// Intervals that outcomes since the last settling take.
+    unsettled: usize,
     pub aside: Aside,
 }
 
@@ -168,14 +188,15 @@ impl Ledger {
             .cloned()
             .unwrap_or_default();
         let generated = peers.clone().map(Known::behind).max().unwrap_or(0).max(settled.below);
-        let mut held = settled.open.clone();
-        held.insert_range(settled.below, generated);
+        let mut open = settled.open.clone();
+        open.insert_range(settled.below, generated);
         let mut counts = [0; OUTCOMES];
         for outcome in Outcome::all() {
             counts[index(outcome)] = settled.count(outcome);
         }
-        let held_count = held.count();
-        let mut ledger = Ledger { generated, held, held_count, counts, settled, ..Ledger::default() };
+        let mut ledger = Ledger { generated, held_count: open.count(), counts, open, ..Ledger::default() };
+        // However far a peer's ids reach, they have no places.
+        ledger.settled.below = generated;
         for known in peers {
             for (outcome, ids) in known.outcomes() {
                 for (first, end) in ids.ranges() {
@@ -183,6 +204,7 @@ impl Ledger {
                 }
             }
         }
+        ledger.settle();
         ledger
     }
 
@@ -190,31 +212,59 @@ impl Ledger {
     pub fn generate(&mut self, count: u64) -> u64 {
         let first = self.generated;
         self.generated += count;
-        self.held.insert_range(first, self.generated);
         self.held_count += count;
+        self.recent.resize((self.generated - self.settled.below) as usize, HELD);
+        first
+    }
+
+    /// The next `count` heartbeats have happened, and their events ended at once; the first id.
+    pub fn generate_ended(&mut self, count: u64, outcome: Outcome) -> u64 {
+        let first = self.generated;
+        self.generated += count;
+        self.counts[index(outcome)] += count;
+        if self.recent.len() as u64 + count > RECENT_MAX as u64 {
+            self.settle();
+        } else {
+            let code = index(outcome) as u8;
+            self.unsettled += usize::from(count > 0 && self.recent.last() != Some(&code));
+            self.recent.resize(self.recent.len() + count as usize, code);
+        }
         first
     }
 
     /// Whether the event was held. One that has an outcome keeps it.
     pub fn finish(&mut self, id: u64, outcome: Outcome) -> bool {
-        if !self.held.remove(id) {
+        let Some(at) = id.checked_sub(self.settled.below) else {
+            return self.finish_open(id, id.saturating_add(1), outcome) == 1;
+        };
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if self.recent.get(at) != Some(&HELD) {
             return false;
         }
+        let code = index(outcome) as u8;
+        let before = at.checked_sub(1).is_some_and(|before| self.recent[before] == code);
+        let after = self.recent.get(at + 1) == Some(&code);
+        self.recent[at] = code;
+        self.unsettled += 1;
+        self.unsettled -= usize::from(before) + usize::from(after);
         self.held_count -= 1;
         self.counts[index(outcome)] += 1;
-        let new = self.since[index(outcome)].insert(id);
-        assert!(new, "event {id} was held and had an outcome");
         true
     }
 
     /// Ends what of `first..end` is held and says how many that were.
     pub fn finish_range(&mut self, first: u64, end: u64, outcome: Outcome) -> u64 {
-        let ranges: Vec<(u64, u64)> = self.held.within(first, end).collect();
-        let mut finished = 0;
-        for (first, end) in ranges {
-            finished += self.held.remove_range(first, end);
-            self.since[index(outcome)].insert_range(first, end);
+        let mut finished = self.finish_open(first, end, outcome);
+        for id in first.max(self.settled.below)..end.min(self.generated) {
+            finished += u64::from(self.finish(id, outcome));
         }
+        finished
+    }
+
+    /// Of those that were open at the last settling.
+    fn finish_open(&mut self, first: u64, end: u64, outcome: Outcome) -> u64 {
+        let finished = self.open.remove_range(first, end);
+        self.unsettled += usize::from(finished > 0);
         self.held_count -= finished;
         self.counts[index(outcome)] += finished;
         finished
@@ -222,35 +272,58 @@ impl Ledger {
 
     /// Folds all outcomes into counts.
     pub fn settle(&mut self) -> &Settled {
-        let mut since: u64 = self.settled.done();
-        for set in &mut self.since {
-            since += set.count();
-            *set = Intervals::default();
-        }
-        assert_eq!(since + self.held.count(), self.generated, "every event is held or has one outcome");
-        assert_eq!(self.held.count(), self.held_count);
+        let open = self.held();
+        self.recent.clear();
+        self.unsettled = 0;
+        assert_eq!(open.count(), self.held_count);
         let dropped = Reason::ALL.map(|reason| (reason, self.count(Outcome::Dropped(reason))));
         self.settled = Settled {
             below: self.generated,
-            open: self.held.clone(),
+            open: open.clone(),
             complete: self.count(Outcome::Complete),
             partial: self.count(Outcome::Partial),
             dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
         };
-        assert!(self.settled.is_closed());
+        self.open = open;
+        assert!(self.settled.is_closed(), "every event is held or has one outcome");
         &self.settled
     }
 
     /// Intervals that outcomes since the last settling take.
     pub fn unsettled(&self) -> usize {
-        self.since.iter().map(Intervals::interval_count).sum()
+        self.unsettled
+    }
+    /// Whether it has grown so long that it should be settled, whatever that takes.
+    pub fn is_long(&self) -> bool {
+        self.recent.len() >= RECENT_MAX
+    }
+
+    /// Those without an outcome: a walk through all that is not settled.
+    pub fn held(&self) -> Intervals {
+        let mut held = self.open.clone();
+        for (first, end) in self.held_recently(self.settled.below, self.generated) {
+            held.insert_range(first, end);
+        }
+        held
+    }
+    /// What of `first..end` is held, ascending.
+    pub fn held_within(&self, first: u64, end: u64) -> Vec<(u64, u64)> {
+        self.open.within(first, end).chain(self.held_recently(first, end)).collect()
+    }
+    fn held_recently(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let below = self.settled.below;
+        let mut next = first.max(below);
+        let end = end.min(below + self.recent.len() as u64);
+        let is_held = move |id: u64| self.recent[(id - below) as usize] == HELD;
+        std::iter::from_fn(move || {
+            let first = (next..end).find(|id| is_held(*id))?;
+            next = (first..end).find(|id| !is_held(*id)).unwrap_or(end);
+            Some((first, next))
+        })
     }
 
     pub fn generated(&self) -> u64 {
         self.generated
-    }
-    pub fn held(&self) -> &Intervals {
-        &self.held
     }
     pub fn held_count(&self) -> u64 {
         self.held_count
@@ -285,6 +358,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Generate(u64),
+        GenerateEnded(u64, Outcome),
         Finish(u64, Outcome),
         FinishRange(u64, u64, Outcome),
         Settle,
@@ -293,6 +367,7 @@ mod tests {
         let outcome = prop::sample::select(Outcome::all().collect::<Vec<_>>());
         let step = prop_oneof![
             (1u64..5).prop_map(Step::Generate),
+            (0u64..5, outcome.clone()).prop_map(|(count, outcome)| Step::GenerateEnded(count, outcome)),
             (0u64..40, outcome.clone()).prop_map(|(id, outcome)| Step::Finish(id, outcome)),
             (0u64..40, 0u64..6, outcome).prop_map(|(id, count, outcome)| Step::FinishRange(
                 id,
@@ -312,6 +387,10 @@ mod tests {
                 Step::Generate(count) => {
                     assert_eq!(ledger.generate(count), model.len() as u64);
                     model.resize(model.len() + count as usize, None);
+                }
+                Step::GenerateEnded(count, outcome) => {
+                    assert_eq!(ledger.generate_ended(count, outcome), model.len() as u64);
+                    model.resize(model.len() + count as usize, Some(outcome));
                 }
                 Step::Finish(id, outcome) => {
                     let place = model.get_mut(id as usize).filter(|place| place.is_none());
@@ -341,12 +420,27 @@ mod tests {
             assert_eq!(ledger.count(outcome), count(Some(outcome)), "{outcome:?}");
         }
         assert_eq!(ledger.held().count(), totals.held);
+        for (first, end) in [(0, u64::MAX), (3, 17), (20, 21)] {
+            let within: Vec<u64> =
+                ledger.held_within(first, end).into_iter().flat_map(|(first, end)| first..end).collect();
+            let wanted =
+                (0..).zip(model).filter(|(id, outcome)| outcome.is_none() && (first..end).contains(id));
+            assert!(within.iter().copied().eq(wanted.map(|(id, _)| id)), "{within:?}");
+        }
     }
     /// What a peer that heard all of it knows.
-    fn known(ledger: &Ledger) -> Known {
-        let of = |outcome| ledger.since[index(outcome)].clone();
+    fn known((ledger, model): &(Ledger, Vec<Option<Outcome>>)) -> Known {
+        let of = |wanted| {
+            let mut ids = Intervals::default();
+            for (id, outcome) in (0..).zip(model) {
+                if *outcome == Some(wanted) && !ledger.settled.covers(id) {
+                    ids.insert(id);
+                }
+            }
+            ids
+        };
         Known {
-            held: ledger.held.clone(),
+            held: ledger.held(),
             complete: of(Outcome::Complete),
             partial: of(Outcome::Partial),
             dropped: Reason::ALL.map(|reason| (reason, of(Outcome::Dropped(reason)))).to_vec(),
@@ -366,11 +460,12 @@ mod tests {
         // Spec: event-building.md#failure-5
         #[test]
         fn peers_that_heard_different_parts_know_the_whole_account_together(steps in steps(), cuts in prop::collection::vec(0usize..60, 0..4)) {
-            let (whole, model) = played(&steps);
+            let whole = played(&steps);
             let mut peers = vec![known(&whole)];
-            peers.extend(cuts.iter().map(|cut| known(&played(&steps[..*cut.min(&steps.len())]).0)));
+            peers.extend(cuts.iter().map(|cut| known(&played(&steps[..*cut.min(&steps.len())]))));
             peers.rotate_left(cuts.len() / 2);
             let recovered = Ledger::recover(peers.iter());
+            let (whole, model) = whole;
             check(&recovered, &model);
             prop_assert_eq!(recovered.totals(), whole.totals());
         }
@@ -416,6 +511,26 @@ mod tests {
                 r#""duplicate":0,"stale":0,"corrupt":0,"reassigned":0,"undelivered":1}"#
             )
         );
+    }
+
+    #[test]
+    fn heartbeats_of_an_absence_of_years_take_no_room() {
+        let mut ledger = Ledger::new();
+        ledger.generate(3);
+        let count = 1 << 50;
+        assert_eq!(ledger.generate_ended(count, DROPPED), 3);
+        assert_eq!((ledger.count(DROPPED), ledger.held_count(), ledger.generated()), (count, 3, count + 3));
+        assert!(ledger.finish(1, Outcome::Complete) && !ledger.finish(3, Outcome::Complete));
+        assert!(ledger.settle().is_closed() && ledger.totals().is_closed());
+    }
+
+    #[test]
+    fn what_is_settled_is_found_among_ids_in_order() {
+        let mut open = Intervals::of(3, 5);
+        open.insert_range(8, 9);
+        let settled = Settled { below: 10, open, ..Settled::default() };
+        assert_eq!(settled.covered(1..14), (1..14).filter(|id| settled.covers(*id)).collect::<Vec<u64>>());
+        assert_eq!(settled.covered([4, 8, 9].into_iter()), [9]);
     }
 
     #[test]

@@ -93,9 +93,7 @@ impl Member {
 
 /// The highest `most` intervals: what is said to a scheduler must fit a frame.
 pub fn highest(ids: &Intervals, most: usize) -> Intervals {
-    let mut kept = Intervals::default();
-    for (first, end) in ids.ranges().rev().take(most) {
-        kept.insert_range(first, end);
-    }
+    let mut kept = ids.clone();
+    kept.keep_highest(most);
     kept
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// Of the protocol of this crate; both ends must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Random, of one run: sources, builders and a scheduler that is started again know the run by it. Hexadecimal in JSON.
 pub type RunId = String;

@@ -10,7 +10,8 @@ use weir_core::seed;
 const BLOCK_BYTES: usize = 4 << 20;
 /// Blocks begin on a page.
 const PAGE_BYTES: usize = 4096;
-/// Windows begin at multiples of it: half a million different ones in the smallest block.
+/// Windows begin at multiples of it: half a million different ones in the smallest block. They follow one another through the block, as in
+/// the ring that a detector's electronics fill, and every turn begins a step later.
 const STEP_BYTES: usize = 8;
 /// All blocks of random bytes are alike, so that sources on one host can share one.
 const CONTENT: u64 = 0x7765_6972_6576_656e;
@@ -90,7 +91,14 @@ pub struct Payload {
     /// The block is a file: fragments show it from beginning to end and from the beginning again, where their sizes allow it.
     replayed: bool,
     sizes_salt: u64,
-    windows_salt: u64,
+    /// Where the window of heartbeat 0 begins, and how far on the next one does; a replayed file of which the sizes are known comes without gaps.
+    first_offset: u64,
+    stride_bytes: u64,
+}
+
+/// From a window to the next, so that none overlaps the one before.
+fn stride_bytes(sizes: &Sizes) -> u64 {
+    u64::from(sizes.bytes_max().max(1)).next_multiple_of(STEP_BYTES as u64)
 }
 
 impl Payload {
@@ -98,7 +106,8 @@ impl Payload {
     pub fn synthetic(block: &Arc<Block>, sizes: Sizes) -> Payload {
         let large = block.len >= sizes.bytes_max() as usize;
         let block = if large { Arc::clone(block) } else { Arc::new(Block::random(sizes.bytes_max())) };
-        Payload { block, sizes, replayed: false, sizes_salt: 0, windows_salt: 0 }
+        let stride_bytes = stride_bytes(&sizes);
+        Payload { block, sizes, replayed: false, sizes_salt: 0, first_offset: 0, stride_bytes }
     }
 
     /// The bytes of a file. Errors: it is empty, smaller than the largest fragment, or above 4 GiB.
@@ -113,14 +122,16 @@ impl Payload {
         if u32::try_from(block.len).is_err() {
             return Err(SizesError(format!("the file has {} bytes; at most 4 GiB are replayed", block.len)));
         }
-        Ok(Payload { block, sizes, replayed: true, sizes_salt: 0, windows_salt: 0 })
+        let stride_bytes = stride_bytes(&sizes);
+        Ok(Payload { block, sizes, replayed: true, sizes_salt: 0, first_offset: 0, stride_bytes })
     }
 
     /// From now on the payload of `source` in a run with `seed`.
     pub fn seeded(&mut self, seed: u64, source: &str) {
         let own = seed::split(seed, source);
         self.sizes_salt = seed::split(own, "sizes");
-        self.windows_salt = seed::split(own, "windows");
+        let draw = u128::from(Draws::of(seed::split(own, "windows"), 0).next());
+        self.first_offset = ((draw * (self.block.len / STEP_BYTES) as u128) >> 64) as u64 * STEP_BYTES as u64;
     }
 
     pub fn sizes(&self) -> &Sizes {
@@ -137,11 +148,13 @@ impl Payload {
 
     pub fn window(&self, id: u64) -> Window {
         let len = self.block.len;
-        let offset = match self.sizes.before(id).filter(|_| self.replayed) {
+        let offset = match self.replayed.then(|| self.sizes.before(id)).flatten() {
             Some(before) => (before % len as u128) as usize,
             None => {
-                let draw = u128::from(Draws::of(self.windows_salt, id).next());
-                ((draw * (len.div_ceil(STEP_BYTES)) as u128) >> 64) as usize * STEP_BYTES
+                // Where the product has no room the way begins anew, for everyone alike.
+                let way = id.wrapping_mul(self.stride_bytes);
+                let turns = way / len as u64 * STEP_BYTES as u64;
+                (way.wrapping_add(turns).wrapping_add(self.first_offset) % len as u64) as usize
             }
         };
         Window { offset: offset as u32, bytes: self.bytes(id) }

@@ -11,7 +11,7 @@ use weir_seams::workload::WorkloadError;
 use weir_transport::tcp_options::TcpOptions;
 
 /// Fewest and most heartbeats a second.
-const RATE_HZ: (f64, f64) = (0.001, 1e6);
+const RATE_HZ: (f64, f64) = (0.001, 1e7);
 /// What a role may be told to hold.
 const MEMORY_BYTES: (f64, f64) = (4096.0, 1e12);
 /// Source slots are numbers of 16 bits.

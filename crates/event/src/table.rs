@@ -1,5 +1,6 @@
 //! Things by heartbeat id.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// Entries that were taken out may lie between the others before they are cleared out, beside as many as are there.
@@ -13,11 +14,14 @@ pub struct Table<T> {
     /// Neither the first nor the last is a gap.
     entries: VecDeque<(u64, Option<T>)>,
     gone: usize,
+    /// Entries that have left the front, and the last that was found, counted from the first of all.
+    left: usize,
+    found: Cell<usize>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table { entries: VecDeque::new(), gone: 0 }
+        Table { entries: VecDeque::new(), gone: 0, left: 0, found: Cell::new(0) }
     }
 }
 
@@ -36,13 +40,29 @@ impl<T> Table<T> {
         if id <= first {
             return if id == first { Ok(0) } else { Err(0) };
         }
-        // As if ids lay evenly: right for one builder of several that take turns, and near for others.
-        let steps = (self.entries.len() - 1) as u128;
-        let guess = (u128::from(id - first) * steps / u128::from(last - first)) as usize;
-        if self.entries[guess].0 == id {
-            return Ok(guess);
+        // Mostly the next one after the last that was found; ids rise by one at least.
+        let hint = self.found.get().wrapping_sub(self.left).min(self.entries.len() - 1);
+        let (mut low, mut high) =
+            if id >= self.entries[hint].0 { (hint, self.entries.len() - 1) } else { (0, hint) };
+        high = high.min(low.saturating_add(usize::try_from(id - self.entries[low].0).unwrap_or(usize::MAX)));
+        let mut evenly = true;
+        loop {
+            // What is between them holds `id`, if anything does.
+            let (near, far) = (self.entries[low].0, self.entries[high].0);
+            if far == id || near == id {
+                let at = if far == id { high } else { low };
+                self.found.set(self.left.wrapping_add(at));
+                return Ok(at);
+            }
+            if high - low <= 1 {
+                return Err(high);
+            }
+            // As if ids lay evenly: right for one builder of several that take turns.
+            let share = if evenly { (id - near) as f64 / (far - near) as f64 } else { 0.5 };
+            evenly = false;
+            let guess = (low + ((high - low) as f64 * share) as usize).clamp(low + 1, high - 1);
+            if self.entries[guess].0 <= id { low = guess } else { high = guess }
         }
-        self.entries.binary_search_by_key(&id, |entry| entry.0)
     }
     fn there(&self, id: u64) -> Option<usize> {
         self.place(id).ok().filter(|at| self.entries[*at].1.is_some())
@@ -65,6 +85,10 @@ impl<T> Table<T> {
                 self.gone -= usize::from(before.is_none());
                 before
             }
+            Err(at) if at == self.entries.len() => {
+                self.entries.push_back((id, Some(value)));
+                None
+            }
             Err(at) => {
                 self.entries.insert(at, (id, Some(value)));
                 None
@@ -77,6 +101,7 @@ impl<T> Table<T> {
         self.gone += 1;
         while self.entries.front().is_some_and(|(_, value)| value.is_none()) {
             self.entries.pop_front();
+            self.left = self.left.wrapping_add(1);
             self.gone -= 1;
         }
         while self.entries.back().is_some_and(|(_, value)| value.is_none()) {
@@ -94,6 +119,12 @@ impl<T> Table<T> {
         let at = self.place(first).unwrap_or_else(|at| at);
         let there = self.entries.range(at..).find(|(_, value)| value.is_some());
         there.map(|entry| entry.0).filter(|id| *id < end)
+    }
+    /// Takes the lowest of `first..end` out.
+    pub fn remove_within(&mut self, first: u64, end: u64) -> Option<(u64, T)> {
+        // The usual case: one that is there.
+        let id = if self.contains(first) && first < end { first } else { self.first_within(first, end)? };
+        self.remove(id).map(|value| (id, value))
     }
     /// Ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> + '_ {
@@ -113,11 +144,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_table_holds_what_a_map_would(steps in prop::collection::vec((0u64..40, 0u8..3), 0..200)) {
+        fn a_table_holds_what_a_map_would(steps in prop::collection::vec((0u64..40, 0u8..4), 0..200)) {
             let (mut table, mut map) = (Table::default(), BTreeMap::new());
             for (at, (id, what)) in steps.into_iter().enumerate() {
                 match what {
                     0 | 1 => prop_assert_eq!(table.insert(id, at), map.insert(id, at)),
+                    2 => {
+                        let first = map.range(id..id + 3).next().map(|(id, _)| *id);
+                        prop_assert_eq!(table.remove_within(id, id + 3), first.and_then(|first| map.remove_entry(&first)));
+                    }
                     _ => prop_assert_eq!(table.remove(id), map.remove(&id)),
                 }
                 prop_assert_eq!(table.first_within(id, id + 5), map.range(id..id + 5).next().map(|(id, _)| *id));

@@ -4,6 +4,7 @@ use super::{Action, Builder, Built, PAST_MAX};
 use crate::interval::Intervals;
 use crate::ledger::{Reason, Settled};
 use crate::message::{Assignment, Done, Message, Outcome, Release};
+use crate::payload::crc32c;
 use crate::table::Table;
 use crate::wire::{HEADER_BYTES, Header};
 use std::cmp::Ordering;
@@ -27,42 +28,43 @@ pub(super) enum Verdict {
     Skip,
 }
 
-/// Which of the sources: one bit for each slot, three sets behind each other.
+/// A set of sources: one bit for each slot.
 #[derive(Default)]
-struct Sets {
-    words: Vec<u64>,
-    width: usize,
-}
+pub(super) struct Slots(Vec<u64>);
 
-#[derive(Clone, Copy)]
-enum Set {
-    /// The event is made of them.
-    Wanted = 0,
-    Here = 1,
-    /// Asked for again because it was corrupt.
-    Asked = 2,
-}
-
-impl Sets {
-    fn reset(&mut self, slots: usize) {
-        self.width = slots.div_ceil(64);
-        self.words.clear();
-        self.words.resize(3 * self.width, 0);
+impl Slots {
+    /// Empty, for slots below this one.
+    pub(super) fn reset(&mut self, slots: usize) {
+        self.0.clear();
+        self.0.resize(slots.div_ceil(64), 0);
     }
-    fn has(&self, set: Set, slot: u16) -> bool {
-        let (word, bit) = (usize::from(slot) / 64, slot % 64);
-        word < self.width && self.words[set as usize * self.width + word] >> bit & 1 == 1
+    fn has(&self, slot: u16) -> bool {
+        self.0.get(usize::from(slot) / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
     /// `slot` is below what it was made for.
-    fn put(&mut self, set: Set, slot: u16) {
-        let (word, bit) = (usize::from(slot) / 64, slot % 64);
-        self.words[set as usize * self.width + word] |= 1 << bit;
+    pub(super) fn put(&mut self, slot: u16) {
+        self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
     }
-    fn is_missing(&self, slot: u16) -> bool {
-        self.has(Set::Wanted, slot) && !self.has(Set::Here, slot)
+    fn take(&mut self, slot: u16) {
+        self.0[usize::from(slot) / 64] &= !(1 << (slot % 64));
     }
-    fn slots(&self) -> u16 {
-        (self.width * 64).min(usize::from(u16::MAX)) as u16
+    fn copy(&mut self, other: &Slots) {
+        self.0.clear();
+        self.0.extend_from_slice(&other.0);
+    }
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+    /// Ascending.
+    fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..).zip(&self.0).flat_map(|(at, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(at * 64 + bit as u16)
+            })
+        })
     }
 }
 
@@ -71,8 +73,13 @@ pub(super) struct Event {
     /// When its heartbeat was, as early as anybody has said.
     born: Instant,
     first_at: Option<Instant>,
-    sets: Sets,
-    missing: u32,
+    /// Sources of which it is made.
+    wanted: Slots,
+    /// Of them, those whose fragments are not here.
+    missing: Slots,
+    missing_count: u32,
+    /// Asked again because theirs was corrupt.
+    asked: Vec<u16>,
     fragments: Vec<(u16, Vec<u8>)>,
     /// Headers included.
     bytes: u64,
@@ -106,15 +113,17 @@ impl Events {
     fn iter(&self) -> impl Iterator<Item = (u64, &Event)> + '_ {
         self.places.iter().map(|(id, place)| (id, &self.slab[*place as usize]))
     }
-    /// A new one, of no sources yet.
-    fn add(&mut self, id: u64, epoch: u32, now: Instant) -> &mut Event {
+    /// A new one, of these sources.
+    fn add(&mut self, id: u64, epoch: u32, sources: &Slots, now: Instant) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.slab.push(Event {
                 epoch: 0,
                 born: now,
                 first_at: None,
-                sets: Sets::default(),
-                missing: 0,
+                wanted: Slots::default(),
+                missing: Slots::default(),
+                missing_count: 0,
+                asked: Vec::new(),
                 fragments: Vec::new(),
                 bytes: 0,
             });
@@ -123,8 +132,24 @@ impl Events {
         self.places.insert(id, place);
         let event = &mut self.slab[place as usize];
         (event.epoch, event.born, event.first_at) = (epoch, now, None);
-        (event.missing, event.bytes) = (0, 0);
-        event
+        event.wanted.copy(sources);
+        event.missing.copy(sources);
+        event.missing_count = sources.count();
+        event.bytes = 0;
+        event.asked.clear();
+    }
+}
+
+impl Event {
+    /// One that is missing is here.
+    fn add(&mut self, slot: u16, header: &Header, buffer: Vec<u8>, now: Instant) {
+        let born = Instant::from_ns(now.as_ns().saturating_sub(header.age_ns));
+        self.born = self.born.min(born);
+        self.first_at.get_or_insert(now);
+        self.missing.take(slot);
+        self.missing_count -= 1;
+        self.bytes += HEADER_BYTES as u64 + u64::from(header.bytes);
+        self.fragments.push((slot, buffer));
     }
 }
 
@@ -156,16 +181,8 @@ impl Builder {
             return;
         }
         self.finished.remove(id);
-        let slots = self.lanes.len();
-        let event = self.events.add(id, epoch, now);
-        event.sets.reset(slots);
-        for slot in 0..slots as u16 {
-            if self.lanes[usize::from(slot)].listed {
-                event.sets.put(Set::Wanted, slot);
-                event.missing += 1;
-            }
-        }
-        for slot in 0..slots as u16 {
+        self.events.add(id, epoch, &self.listed, now);
+        for slot in 0..self.lanes.len() as u16 {
             if self.lanes[usize::from(slot)].listed {
                 self.with_lane(slot, |lane| {
                     if lane.missing == 0 {
@@ -177,7 +194,6 @@ impl Builder {
             }
         }
         self.adopt_early(id, epoch, now);
-        self.grant_all();
         if let Some(run) = &self.run
             && run.deadline.is_some()
         {
@@ -192,7 +208,7 @@ impl Builder {
     // Spec: event-building.md#delivery-2
     pub(super) fn judge(&mut self, slot: u16, header: &Header, now: Instant) -> Verdict {
         let born = Instant::from_ns(now.as_ns().saturating_sub(header.age_ns));
-        let Some(run) = &mut self.run else { return Verdict::Skip };
+        let Some(run) = &self.run else { return Verdict::Skip };
         let assigned_epoch = run.assigned_epoch;
         let Some(event) = self.events.get_mut(header.id) else {
             let ended = self.finished.get(header.id).map(|(epoch, _)| epoch);
@@ -209,17 +225,13 @@ impl Builder {
         if header.epoch > event.epoch {
             return self.judge_early(slot, header, now);
         }
-        if header.epoch < event.epoch || !event.sets.is_missing(slot) {
+        if header.epoch < event.epoch || !event.missing.has(slot) {
             self.count_unwanted(header);
             return Verdict::Skip;
         }
         event.born = event.born.min(born);
         event.first_at.get_or_insert(now);
-        if let Some((last, at)) = &mut run.last
-            && *last == header.id
-        {
-            *at = born.min(*at);
-        }
+        self.note_age(header.id, born);
         let bytes = HEADER_BYTES as u64 + u64::from(header.bytes);
         if self.held_bytes + bytes > self.settings.memory_bytes {
             self.drop_early();
@@ -237,8 +249,8 @@ impl Builder {
         let figures = &mut self.figures;
         if let Some(event) = self.events.get(header.id) {
             match header.epoch.cmp(&event.epoch) {
-                Ordering::Equal if event.sets.has(Set::Here, header.source) => figures.duplicate += 1,
-                Ordering::Equal if !event.sets.has(Set::Wanted, header.source) => figures.mismatched += 1,
+                Ordering::Equal if !event.wanted.has(header.source) => figures.mismatched += 1,
+                Ordering::Equal if !event.missing.has(header.source) => figures.duplicate += 1,
                 _ => figures.stale += 1,
             }
             return;
@@ -265,15 +277,15 @@ impl Builder {
     ) {
         let bytes = HEADER_BYTES as u64 + u64::from(header.bytes);
         let event = self.events.get_mut(header.id).filter(|event| event.epoch == header.epoch);
-        let Some(event) = event.filter(|event| event.sets.is_missing(slot)) else {
+        let Some(event) = event.filter(|event| event.missing.has(slot)) else {
             self.count_unwanted(&header);
             self.pool.give(buffer);
             self.held_bytes -= bytes;
             return;
         };
         if !right {
-            let asked = event.sets.has(Set::Asked, slot);
-            event.sets.put(Set::Asked, slot);
+            let asked = event.asked.contains(&slot);
+            event.asked.push(slot);
             self.figures.corrupt += 1;
             self.pool.give(buffer);
             self.held_bytes -= bytes;
@@ -285,18 +297,50 @@ impl Builder {
             }
             return;
         }
-        // One that came early has not been looked at for these.
-        let born = Instant::from_ns(now.as_ns().saturating_sub(header.age_ns));
-        event.born = event.born.min(born);
-        event.first_at.get_or_insert(now);
-        event.sets.put(Set::Here, slot);
-        event.missing -= 1;
-        event.bytes += bytes;
-        event.fragments.push((slot, buffer));
-        let complete = event.missing == 0;
+        event.add(slot, &header, buffer, now);
+        let complete = event.missing_count == 0;
         self.with_lane(slot, |lane| lane.missing -= 1);
         if complete {
             self.complete(header.id, header.epoch, now);
+        }
+    }
+
+    /// The usual case of a small fragment, all of which has come at once: it is wanted, it is right, and there is room for it. `false`:
+    /// nothing was done with it.
+    pub(super) fn join_whole(&mut self, slot: u16, header: &Header, payload: &[u8], now: Instant) -> bool {
+        let bytes = HEADER_BYTES as u64 + u64::from(header.bytes);
+        let Some(event) = self.events.get_mut(header.id) else { return false };
+        if event.epoch != header.epoch
+            || !event.missing.has(slot)
+            || self.held_bytes + bytes > self.settings.memory_bytes
+            || crc32c([payload, &[]]) != header.payload_crc
+        {
+            return false;
+        }
+        let mut buffer = self.pool.take(payload.len());
+        buffer[..payload.len()].copy_from_slice(payload);
+        event.add(slot, header, buffer, now);
+        let (born, complete) = (event.born, event.missing_count == 0);
+        self.held_bytes += bytes;
+        self.figures.received_bytes += bytes;
+        self.figures.received += 1;
+        self.with_lane(slot, |lane| {
+            lane.receive(bytes, now);
+            lane.missing -= 1;
+        });
+        self.note_age(header.id, born);
+        if complete {
+            self.complete(header.id, header.epoch, now);
+        }
+        true
+    }
+
+    /// The last heartbeat that was heard of is as old as a fragment of it says.
+    fn note_age(&mut self, id: u64, born: Instant) {
+        if let Some((last, at)) = self.run.as_mut().and_then(|run| run.last.as_mut())
+            && *last == id
+        {
+            *at = born.min(*at);
         }
     }
 
@@ -313,7 +357,7 @@ impl Builder {
         while let Some((_, id, epoch)) = self.working.front().copied().filter(|(at, ..)| *at <= now) {
             self.working.pop_front();
             // It may have been taken away meanwhile, or assigned anew.
-            if self.events.get(id).is_some_and(|event| event.epoch == epoch && event.missing == 0) {
+            if self.events.get(id).is_some_and(|event| event.epoch == epoch && event.missing_count == 0) {
                 self.finish(id, Outcome::Complete, now);
             }
         }
@@ -367,17 +411,15 @@ impl Builder {
         for (_, buffer) in event.fragments.drain(..) {
             self.pool.give(buffer);
         }
-        let missing = std::mem::take(&mut event.missing);
-        if missing > 0 {
-            for slot in 0..self.events.slab[place as usize].sets.slots() {
-                if !self.events.slab[place as usize].sets.is_missing(slot) {
-                    continue;
-                }
+        if std::mem::take(&mut event.missing_count) > 0 {
+            let missing = std::mem::take(&mut event.missing);
+            for slot in missing.iter() {
                 self.with_lane(slot, |lane| lane.missing -= 1);
                 if self.lanes[usize::from(slot)].is_reading(id) {
                     self.turn_away(slot);
                 }
             }
+            self.events.slab[place as usize].missing = missing;
         }
         self.events.free.push(place);
     }
@@ -388,10 +430,8 @@ impl Builder {
     }
 
     fn forget(&mut self, first: u64, end: u64) {
-        while let Some(id) = self.finished.first_within(first, end) {
-            if let Some((epoch, _)) = self.finished.remove(id) {
-                self.pass(id, epoch);
-            }
+        while let Some((id, (epoch, _))) = self.finished.remove_within(first, end) {
+            self.pass(id, epoch);
         }
         while let Some(id) = self.events.places.first_within(first, end) {
             let epoch = self.events.get(id).map_or(0, |event| event.epoch);
@@ -402,20 +442,18 @@ impl Builder {
 
     fn pass(&mut self, id: u64, epoch: u32) {
         self.past.insert(id, epoch);
-        if self.past.len() > PAST_MAX
-            && let Some(lowest) = self.past.first_within(0, u64::MAX)
-        {
-            self.past.remove(lowest);
+        if self.past.len() > PAST_MAX {
+            self.past.remove_within(0, u64::MAX);
         }
     }
 
     /// All that is below and not open has had its end.
     // Spec: event-building.md#ledger-4
     pub(super) fn on_settled(&mut self, settled: &Settled) {
-        let mut first = 0;
-        for (near, behind) in settled.open.ranges().chain([(settled.below, settled.below)]) {
-            self.forget(first, near.min(settled.below));
-            first = behind;
+        let finished = settled.covered(self.finished.iter().map(|(id, _)| id));
+        let begun = settled.covered(self.events.places.iter().map(|(id, _)| id));
+        for id in finished.into_iter().chain(begun) {
+            self.forget(id, id + 1);
         }
         self.settled = settled.clone();
     }
@@ -450,7 +488,7 @@ impl Builder {
 
     // Spec: event-building.md#delivery-5
     fn give_up_old(&mut self, deadline: Duration, partial: bool, now: Instant) {
-        let old = |event: &Event| event.missing > 0 && now.since(event.born) >= deadline;
+        let old = |event: &Event| event.missing_count > 0 && now.since(event.born) >= deadline;
         let ids: Vec<u64> = self.events.iter().filter(|(_, event)| old(event)).map(|(id, _)| id).collect();
         for id in ids {
             let some = self.events.get(id).is_some_and(|event| !event.fragments.is_empty());
@@ -462,7 +500,7 @@ impl Builder {
     /// It may hold fragments for sent that have not come: those of which an early copy was given up.
     // Spec: event-building.md#delivery-6
     fn ask_silent(&mut self, slot: u16, now: Instant) {
-        let missing = self.events.iter().filter(|(_, event)| event.sets.is_missing(slot));
+        let missing = self.events.iter().filter(|(_, event)| event.missing.has(slot));
         let list: Vec<(u64, u32)> = missing.take(ASKED_MAX).map(|(id, event)| (id, event.epoch)).collect();
         let lane = &mut self.lanes[usize::from(slot)];
         lane.moved_at = now;

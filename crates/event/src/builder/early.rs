@@ -105,6 +105,9 @@ impl Builder {
         }
         // What is just coming is early no more, so that its source gets credit for the rest of it.
         for slot in 0..self.lanes.len() as u16 {
+            if self.lanes[usize::from(slot)].early_bytes == 0 {
+                continue;
+            }
             let coming = self.with_lane(slot, |lane| lane.end_early(id, epoch));
             if coming == Some(true) {
                 self.grant(slot);

@@ -90,6 +90,11 @@ impl Lane {
     pub(super) fn out_bytes(&self) -> u64 {
         self.granted_bytes - self.received_bytes + self.early_bytes
     }
+    /// A fragment has come whole.
+    pub(super) fn receive(&mut self, bytes: u64, now: Instant) {
+        self.moved_at = now;
+        self.received_bytes += bytes;
+    }
     pub(super) fn is_active(&self) -> bool {
         self.link.is_some() && self.missing > 0
     }
@@ -207,6 +212,7 @@ impl Builder {
     ///
     /// Errors: the source is cut off, and the shell closes the connection.
     pub fn on_bytes(&mut self, link: u64, mut bytes: &[u8], now: Instant) -> Result<(), Cut> {
+        bytes = self.take_whole(link, bytes, now);
         while !bytes.is_empty() {
             let space = self.space(link);
             let count = space.len().min(bytes.len());
@@ -215,9 +221,35 @@ impl Builder {
             }
             space[..count].copy_from_slice(&bytes[..count]);
             self.on_filled(link, count, now)?;
-            bytes = &bytes[count..];
+            bytes = self.take_whole(link, &bytes[count..], now);
         }
         Ok(())
+    }
+
+    /// Takes fragments off the front that are whole and as they should be; the rest is for those who look closer.
+    fn take_whole<'a>(&mut self, link: u64, mut bytes: &'a [u8], now: Instant) -> &'a [u8] {
+        let Some(slot) = self.links.get(&link).copied() else { return bytes };
+        let before = bytes.len();
+        while let Some(rest) = self.take_one(slot, bytes, now) {
+            bytes = rest;
+        }
+        if bytes.len() < before {
+            self.grant_on(slot);
+        }
+        bytes
+    }
+
+    fn take_one<'a>(&mut self, slot: u16, bytes: &'a [u8], now: Instant) -> Option<&'a [u8]> {
+        let lane = self.lanes.get(usize::from(slot))?;
+        let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let header = Header::decode(head).ok().filter(|header| header.source == slot)?;
+        let (payload, rest) = rest.split_at_checked(header.bytes as usize)?;
+        let whole = (HEADER_BYTES + payload.len()) as u64;
+        let granted = lane.received_bytes + whole <= lane.granted_bytes;
+        (granted
+            && matches!(lane.reading, Reading::Header(0))
+            && self.join_whole(slot, &header, payload, now))
+        .then_some(rest)
     }
 
     /// The first `count` bytes of `space` have been read.

@@ -21,7 +21,7 @@ use crate::message::{
     Answer, Done, Join, Known, Message, Outcome, Role, RunId, SourceList, VERSION, Welcome,
 };
 use crate::table::Table;
-use assembly::Events;
+use assembly::{Events, Slots};
 use early::Early;
 use lane::Lane;
 use pool::Pool;
@@ -147,6 +147,8 @@ pub struct Builder {
     run: Option<Run>,
     /// By the source's slot.
     lanes: Vec<Lane>,
+    /// Of which sources a new event is made.
+    listed: Slots,
     /// Data connections and the slots of their sources.
     links: BTreeMap<u64, u16>,
     sources_version: Option<u32>,
@@ -177,6 +179,7 @@ impl Builder {
             member: Member::new(now),
             run: None,
             lanes: Vec::new(),
+            listed: Slots::default(),
             links: BTreeMap::new(),
             sources_version: None,
             events: Events::default(),
@@ -261,6 +264,7 @@ impl Builder {
                 for assignment in list {
                     self.on_assignment(*assignment, now);
                 }
+                self.grant_all();
             }
             Message::Release(list) => {
                 for release in list {
@@ -361,6 +365,7 @@ impl Builder {
             self.give_away(id);
         }
         self.lanes.clear();
+        self.listed = Slots::default();
         self.sources_version = None;
         self.finished.clear();
         self.past.clear();
@@ -383,8 +388,10 @@ impl Builder {
         while self.lanes.len() < highest {
             self.lanes.push(Lane::new(now));
         }
+        self.listed.reset(self.lanes.len());
         for (slot, _) in &list.sources {
             self.lanes[*slot as usize].listed = true;
+            self.listed.put(*slot as u16);
         }
         self.sources_version = Some(list.version);
         for slot in 0..self.lanes.len() {

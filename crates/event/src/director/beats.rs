@@ -5,7 +5,12 @@ use super::table::{Event, Place, UNANNOUNCED};
 use super::{Director, Phase};
 use crate::ledger::Reason;
 use crate::message::{Message, Outcome};
+use std::time::Duration;
 use weir_core::Instant;
+
+/// Above this rate heartbeats are told of several at once, so often: a message for each would cost more than the events. Their ages are exact.
+const SINGLE_HZ_MAX: f64 = 10_000.0;
+const TOGETHER: Duration = Duration::from_micros(500);
 
 /// Wide enough for whatever a peer says of the run's age.
 fn ns(at: Instant) -> i128 {
@@ -35,6 +40,19 @@ impl Director {
     pub(super) fn set_clock(&mut self, id: u64, at_ns: i128) {
         self.origin_ns = 0;
         self.origin_ns = at_ns - self.due_ns(id);
+    }
+
+    /// When the next heartbeat is told of.
+    // Spec: event-building.md#beats-1
+    pub(super) fn next_beat(&self) -> Instant {
+        let due = self.due(self.ledger.generated());
+        if self.settings.rate_hz > SINGLE_HZ_MAX { due.max(self.beaten + TOGETHER) } else { due }
+    }
+
+    /// How long what comes may wait, so that it is answered together: until heartbeats are told of again, where that is often.
+    pub fn rest(&self) -> Duration {
+        let often = matches!(self.phase, Phase::Running) && self.settings.rate_hz > SINGLE_HZ_MAX;
+        if often { self.next_beat().since(self.now).min(TOGETHER) } else { Duration::ZERO }
     }
 
     /// How many heartbeats were due by `at`: the id behind the last of them.
@@ -78,9 +96,10 @@ impl Director {
     }
 
     pub(super) fn issue_beats(&mut self) {
-        if !matches!(self.phase, Phase::Running) || self.search_pauses() {
+        if !matches!(self.phase, Phase::Running) || self.search_pauses() || self.now < self.next_beat() {
             return;
         }
+        self.beaten = self.now;
         let events = self.settings.events.unwrap_or(u64::MAX);
         let first = self.ledger.generated();
         let end = self.due_by(ns(self.now)).min(events);
@@ -123,9 +142,8 @@ impl Director {
         if first >= end {
             return;
         }
-        self.ledger.generate(end - first);
         let outcome = Outcome::Dropped(reason);
-        self.ledger.finish_range(first, end, outcome);
+        self.ledger.generate_ended(end - first, outcome);
         match u32::try_from(end - first) {
             Ok(count) => self.outbox.release_at_sources(first, count, outcome),
             // After an absence of months: more than messages should name one by one.
@@ -136,10 +154,11 @@ impl Director {
     /// The table of a ledger that was recovered; sources and their sizes come after.
     pub(super) fn fill_table(&mut self) {
         self.table.clear();
-        for id in self.ledger.held().iter() {
+        let held = self.ledger.held();
+        for id in held.iter() {
             self.table.push(Event { id, bytes: 0, unannounced: 0, failure: 0, place: Place::Waiting });
         }
-        self.waiting = self.ledger.held().iter().collect();
+        self.waiting = held.iter().collect();
     }
 
     fn push_events(&mut self, first: u64, end: u64) {

@@ -389,8 +389,7 @@ impl Director {
     /// What a source that joins needs to know of the events that are held.
     fn tell_open(&mut self, connection: u64) {
         let to = To::One(connection);
-        let ranges: Vec<(u64, u64)> = self.ledger.held().ranges().collect();
-        for (first, end) in ranges {
+        for (first, end) in self.ledger.held_within(0, u64::MAX) {
             let age_ns = self.age_ns(first);
             let count = u32::try_from(end - first).unwrap_or(u32::MAX);
             self.outbox.send(to, Message::Beats { first, count, age_ns });
@@ -472,7 +471,7 @@ impl Director {
         let mut stale = known.held.clone();
         for (_, set) in known.outcomes() {
             for (first, end) in set.ranges() {
-                for (first, end) in self.ledger.held().within(first, end) {
+                for (first, end) in self.ledger.held_within(first, end) {
                     stale.insert_range(first, end);
                 }
             }

@@ -158,10 +158,11 @@ impl Outbox {
 
     /// Makes messages of all batches.
     pub fn flush(&mut self) {
-        self.flush_sources();
+        // Builders before sources: an assignment should be there before the fragments.
         while let Some(builder) = self.marked.pop() {
             self.flush_builder(builder as usize);
         }
+        self.flush_sources();
     }
 
     fn flush_sources(&mut self) {

@@ -119,14 +119,13 @@ impl Director {
         // An event can be had if some source has heard of it; the others make their fragments then.
         let mut seen = Intervals::default();
         of(true).for_each(|(_, known)| seen.union(&known.held));
-        let mut unseen = ledger.held().clone();
+        let mut unseen = ledger.held();
         unseen.difference(&seen);
         for (first, end) in unseen.ranges() {
             ledger.finish_range(first, end, Outcome::Dropped(Reason::NoScheduler));
         }
-        while ledger.held_count() > self.settings.held_max {
-            let Some((first, end)) = ledger.held().ranges().next() else { break };
-            let over = ledger.held_count() - self.settings.held_max;
+        for (first, end) in ledger.held_within(0, u64::MAX) {
+            let over = ledger.held_count().saturating_sub(self.settings.held_max);
             ledger.finish_range(first, end.min(first + over), Outcome::Dropped(Reason::NoScheduler));
         }
 

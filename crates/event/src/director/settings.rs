@@ -39,6 +39,8 @@ pub struct Settings {
     pub held_max: u64,
     /// Intervals of outcomes that are kept before they are settled.
     pub unsettled_max: usize,
+    /// Between two settlings: every peer reads each.
+    pub settle_pause: Duration,
     pub send_order: String,
     /// Instead of one rate: the highest that is carried.
     pub search: Option<SearchPlan>,
@@ -67,8 +69,9 @@ impl Default for Settings {
             late_max: Duration::from_millis(100),
             learn: Duration::from_millis(300),
             join_within: Duration::from_secs(5),
-            held_max: 32_768,
+            held_max: 131_072,
             unsettled_max: 4096,
+            settle_pause: Duration::from_millis(20),
             send_order: "in-order".to_owned(),
             search: None,
             seed: 0,

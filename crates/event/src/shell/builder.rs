@@ -114,12 +114,16 @@ impl BuilderShell {
             }
             order.report(self.core.figures().complete);
             let limit = self.core.wake_at().since(now).min(NOTICE);
-            let (ready, news) =
+            let (mut ready, news) =
                 self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
             let now = clock::monotonic();
             self.hub.complaints().iter().for_each(|words| order.warn(words));
             for item in news {
                 self.on_news(item, now)?;
+            }
+            // The scheduler's word first: it may be the assignment of what the sources have sent.
+            if let Some(at) = ready.iter().position(|number| self.control == Some(*number)) {
+                ready.swap(0, at);
             }
             for number in &ready {
                 if self.seat.as_ref().is_some_and(|(seat, _)| seat == number) {

@@ -9,6 +9,7 @@ use crate::message::Outcome;
 use crate::wire;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
+use std::thread;
 use std::time::Duration;
 use weir_core::Instant;
 use weir_seams::membership::{Change, Watch};
@@ -105,6 +106,10 @@ impl SchedulerShell {
             order.report(self.core.ledger().count(Outcome::Complete));
             let leaving = self.leaving.values().min().copied().unwrap_or(Instant::NEVER);
             let limit = self.core.wake_at().min(leaving).since(now).min(NOTICE);
+            let rest = self.core.rest();
+            if !rest.is_zero() {
+                thread::sleep(rest);
+            }
             let (ready, news) =
                 self.hub.wait(limit).map_err(ShellError::of("cannot wait for connections"))?;
             let now = clock::monotonic();

@@ -18,8 +18,8 @@ use weir_transport::dial::Call;
 use weir_transport::handshake::Mode;
 use weir_transport::tcp_options::TcpOptions;
 
-/// Slices of one write: a header and two pieces of payload for each of 32 fragments.
-const SLICES: usize = 96;
+/// Slices of one write: header and payload of 256 fragments. The kernel takes 1,024.
+const SLICES: usize = 512;
 /// Writes before the loop looks at what else there is.
 const WRITES_PER_TURN: usize = 64;
 /// How soon an order to stop is seen.

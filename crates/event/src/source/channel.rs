@@ -56,6 +56,8 @@ pub(super) struct Channel {
     pub flight_bytes: u64,
     pub first_written: u64,
     pub writable: bool,
+    /// It is among those that are to be looked after.
+    touched: bool,
     /// Since when there has been something to move and nothing has moved.
     still_since: Option<Instant>,
 }
@@ -134,6 +136,7 @@ impl Source {
                 flight_bytes: 0,
                 first_written: 0,
                 writable: false,
+                touched: false,
                 still_since: None,
             };
             self.channels.insert(at.slot, channel);
@@ -295,6 +298,25 @@ impl Source {
         let list: Vec<(u32, bool)> = open.map(|(slot, _)| (*slot, true)).collect();
         if !list.is_empty() {
             self.actions.push_back(Action::Send(Message::Channel(list)));
+        }
+    }
+
+    /// A builder's channel is to be refreshed at the end of this message. Whether it is open.
+    pub(super) fn touch(&mut self, slot: u32) -> bool {
+        let Some(channel) = self.channels.get_mut(&slot) else { return false };
+        if !channel.touched {
+            channel.touched = true;
+            self.touched.push(slot);
+        }
+        channel.is_open()
+    }
+
+    pub(super) fn refresh_touched(&mut self, now: Instant) {
+        while let Some(slot) = self.touched.pop() {
+            if let Some(channel) = self.channels.get_mut(&slot) {
+                channel.touched = false;
+            }
+            self.refresh(slot, now);
         }
     }
 

@@ -11,7 +11,7 @@ use weir_seams::scheduler::BuilderId;
 /// Fragments that are taken from the send order ahead of being written: enough to fill a write with small ones. What is taken keeps its
 /// place when a more urgent one comes.
 const AHEAD_BYTES_MAX: u64 = 256 << 10;
-const AHEAD_MAX: usize = 32;
+const AHEAD_MAX: usize = 256;
 
 impl Source {
     /// A builder whose channel can take bytes now. The shell gathers, writes, and says how it went; then asks again.

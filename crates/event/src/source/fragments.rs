@@ -4,15 +4,12 @@ use super::trigger::later;
 use super::{Action, Recover, Source};
 use crate::interval::Intervals;
 use crate::ledger::Settled;
-use crate::message::{Assignment, Message, Outcome, Release};
+use crate::message::{Assignment, Message, Release};
 use crate::wire::HEADER_BYTES;
 use std::mem;
 use weir_core::Instant;
 use weir_seams::scheduler::BuilderId;
 use weir_seams::send_order::Sendable;
-
-/// Intervals of released ids that are remembered; beyond it the lowest are forgotten, so that a run of any length costs the same.
-const PAST_INTERVALS_MAX: usize = 8192;
 
 /// A fragment; its payload follows from its id and takes no room.
 #[derive(Debug)]
@@ -45,12 +42,12 @@ pub(super) enum Stage {
 
 impl Source {
     /// Whether `id` needs no making: it is held, or has had its end.
-    pub(super) fn knows(&self, id: u64) -> bool {
+    pub(super) fn knows(&mut self, id: u64) -> bool {
         self.held.contains(id) || self.is_over(id)
     }
 
-    fn is_over(&self, id: u64) -> bool {
-        self.settled.covers(id) || self.past.all.contains(id)
+    fn is_over(&mut self, id: u64) -> bool {
+        self.settled.covers(id) || self.past.contains(id)
     }
 
     /// Makes a fragment. Errors (`false`): the buffer has no room for it.
@@ -154,9 +151,7 @@ impl Source {
                 next = open.map_or(self.settled.below, |(first, _)| first);
                 continue;
             }
-            if let Some((_, behind)) =
-                self.past.all.within(id, last.saturating_add(1)).next().filter(|near| near.0 == id)
-            {
+            if let Some(behind) = self.past.end_of(id) {
                 next = behind;
                 continue;
             }
@@ -192,6 +187,19 @@ impl Source {
         if let Some(run) = &mut self.run {
             run.epoch = run.epoch.max(epoch);
         }
+        let works = self.touch(builder);
+        if let Some(held) = self.held.get_mut(id)
+            && held.assigned.is_none()
+        {
+            // The usual case.
+            let stage = if works { Stage::Queued } else { Stage::Waiting };
+            held.assigned = Some(Assigned { builder, epoch, stage });
+            let fragment = Sendable { heartbeat: id, builder: BuilderId(builder), bytes: held.bytes };
+            if let Some(order) = self.order.as_mut().filter(|_| works) {
+                order.push(fragment);
+            }
+            return;
+        }
         if !self.held.contains(id) {
             if self.is_over(id) {
                 return;
@@ -213,9 +221,8 @@ impl Source {
         if let Some(held) = self.held.get_mut(id) {
             held.assigned = Some(Assigned { builder, epoch, stage: Stage::Waiting });
         }
-        if self.channels.get(&builder).is_some_and(|channel| channel.is_open()) {
+        if works {
             self.queue(id);
-            self.refresh(builder, now);
         }
     }
 
@@ -253,24 +260,11 @@ impl Source {
         let Some(outcome) = release.outcome else { return };
         let end = release.first.saturating_add(u64::from(release.count));
         self.forget(release.first, end, now);
-        let past = &mut self.past;
-        let ids = match outcome {
-            Outcome::Complete => &mut past.complete,
-            Outcome::Partial => &mut past.partial,
-            Outcome::Dropped(reason) => past.dropped.entry(reason).or_default(),
-        };
-        for ids in [ids, &mut past.all] {
-            ids.insert_range(release.first, end);
-            while ids.interval_count() > PAST_INTERVALS_MAX {
-                let Some((low, behind)) = ids.ranges().next() else { break };
-                ids.remove_range(low, behind);
-            }
-        }
+        self.past.add(release.first, end, outcome);
     }
 
     fn forget(&mut self, first: u64, end: u64, now: Instant) {
-        while let Some(id) = self.held.first_within(first, end) {
-            let Some(held) = self.held.remove(id) else { return };
+        while let Some((id, held)) = self.held.remove_within(first, end) {
             self.held_bytes -= u64::from(held.bytes);
             if let Some(assigned) = held.assigned {
                 self.withdraw(id, assigned, now);
@@ -281,19 +275,10 @@ impl Source {
     /// All that is below and not open has had its end.
     // Spec: event-building.md#ledger-4
     pub(super) fn on_settled(&mut self, settled: &Settled, now: Instant) {
-        let mut first = 0;
-        let open = settled.open.ranges().chain([(settled.below, settled.below)]);
-        for (near, behind) in open {
-            self.forget(first, near.min(settled.below), now);
-            first = behind;
+        for id in settled.covered(self.held.iter().map(|(id, _)| id)) {
+            self.forget(id, id + 1, now);
         }
-        let past = &mut self.past;
-        let sets = [&mut past.all, &mut past.complete, &mut past.partial]
-            .into_iter()
-            .chain(past.dropped.values_mut());
-        for ids in sets {
-            ids.remove_range(0, settled.below);
-        }
+        self.past.settle(settled);
         self.settled = settled.clone();
     }
 }

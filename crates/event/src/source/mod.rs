@@ -6,14 +6,14 @@
 mod channel;
 mod delivery;
 mod fragments;
+mod past;
 #[cfg(test)]
 mod tests;
 mod trigger;
 
 pub use channel::ChannelId;
 
-use crate::interval::Intervals;
-use crate::ledger::{Reason, Settled};
+use crate::ledger::Settled;
 use crate::member::{Due, Member, highest};
 use crate::message::{Answer, Join, Known, Message, Role, RunId, VERSION, Welcome};
 use crate::payload::Payload;
@@ -21,6 +21,7 @@ use crate::table::Table;
 use crate::wire::HEADER_BYTES;
 use channel::Channel;
 use fragments::Held;
+use past::Past;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -106,15 +107,6 @@ struct Run {
     last: Option<(u64, Instant)>,
 }
 
-/// How released fragments ended, so that a scheduler that is started again can learn it.
-#[derive(Default)]
-struct Past {
-    all: Intervals,
-    complete: Intervals,
-    partial: Intervals,
-    dropped: BTreeMap<Reason, Intervals>,
-}
-
 pub struct Source {
     settings: Settings,
     payload: Payload,
@@ -131,6 +123,8 @@ pub struct Source {
     attempts: u32,
     /// Builders that could be written to now, ascending.
     ready: Vec<BuilderId>,
+    /// Builders whose channels have changed since `ready` was looked after: once for a message and not for each of its entries.
+    touched: Vec<u32>,
     /// Whose turn it was last among those with a fragment begun.
     last_turn: BuilderId,
     actions: VecDeque<Action>,
@@ -158,6 +152,7 @@ impl Source {
             channels: BTreeMap::new(),
             attempts: 0,
             ready: Vec::new(),
+            touched: Vec::new(),
             last_turn: BuilderId(0),
             actions: VecDeque::new(),
             announced: (0, Vec::new()),
@@ -238,6 +233,7 @@ impl Source {
                 for assignment in list {
                     self.on_assignment(*assignment, now);
                 }
+                self.refresh_touched(now);
             }
             Message::Release(list) => {
                 for release in list {
@@ -265,18 +261,18 @@ impl Source {
         }
     }
 
-    fn join(&self, now: Instant) -> Join {
+    fn join(&mut self, now: Instant) -> Join {
+        let held = highest(&self.held_ids(), KNOWN_HELD_MAX);
+        let (complete, partial, dropped) = self.past.sets();
         let known = self.run.as_ref().map(|run| Known {
             run: run.id.clone(),
             slot: u32::from(run.slot),
             epoch: run.epoch,
             last: run.last.map(|(id, born)| (id, now.since(born).as_nanos() as u64)),
-            held: highest(&self.held_ids(), KNOWN_HELD_MAX),
-            complete: highest(&self.past.complete, KNOWN_COMPLETE_MAX),
-            partial: highest(&self.past.partial, KNOWN_OTHER_MAX),
-            dropped: (self.past.dropped.iter())
-                .map(|(reason, ids)| (*reason, highest(ids, KNOWN_OTHER_MAX)))
-                .collect(),
+            held,
+            complete: highest(complete, KNOWN_COMPLETE_MAX),
+            partial: highest(partial, KNOWN_OTHER_MAX),
+            dropped: (dropped.iter()).map(|(reason, ids)| (*reason, highest(ids, KNOWN_OTHER_MAX))).collect(),
             settled: self.settled.clone(),
         });
         Join {

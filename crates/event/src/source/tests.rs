@@ -1,6 +1,7 @@
 //! Claims about a source alone, among peers that say anything.
 
 use super::*;
+use crate::interval::Intervals;
 use crate::ledger::Reason;
 use crate::message::{Assignment, BuilderAt, BuilderList, Outcome, Refused, Release};
 use crate::payload::Block;

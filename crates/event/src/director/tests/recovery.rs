@@ -41,7 +41,7 @@ fn a_new_scheduler_goes_on_where_peers_say_the_run_was() {
     assert_eq!(hand.director.run(), "old");
     let ledger = hand.director.ledger();
     assert_eq!(
-        (ledger.count(Outcome::Complete), ledger.held().clone()),
+        (ledger.count(Outcome::Complete), ledger.held()),
         (96, {
             let mut held = Intervals::of(95, 96);
             held.insert_range(97, 101);

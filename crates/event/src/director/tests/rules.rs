@@ -322,7 +322,8 @@ fn a_peer_that_lies_or_speaks_out_of_turn_loses_its_connection_and_nothing_else_
 // Spec: event-building.md#ledger-4
 #[test]
 fn neither_the_ledger_nor_the_table_grows_with_the_length_of_a_run() {
-    let mut hand = Hand::running(Settings { unsettled_max: 10, ..Hand::settings() }, 1);
+    let mut hand =
+        Hand::running(Settings { unsettled_max: 10, settle_pause: Duration::ZERO, ..Hand::settings() }, 1);
     let mut given = Vec::new();
     let mut settled = 0;
     for ms in 1..5_000 {
