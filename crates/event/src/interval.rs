@@ -164,9 +164,6 @@ impl Intervals {
         removed
     }
 
-    pub fn clear(&mut self) {
-        self.ends.clear();
-    }
     /// Forgets the lowest intervals beyond so many.
     pub fn keep_highest(&mut self, count: usize) {
         self.ends.drain(..self.ends.len().saturating_sub(count));

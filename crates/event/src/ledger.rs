@@ -2,6 +2,7 @@
 
 use crate::interval::Intervals;
 use crate::message::{Known, Outcome};
+use crate::outcomes::{self, Outcomes, index};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -52,18 +53,6 @@ impl Reason {
         Reason::StaleEpoch,
         Reason::Shutdown,
     ];
-}
-
-/// Complete, partial, and the reasons.
-pub const OUTCOMES: usize = 2 + Reason::ALL.len();
-
-/// Its place among all.
-pub fn index(outcome: Outcome) -> usize {
-    match outcome {
-        Outcome::Complete => 0,
-        Outcome::Partial => 1,
-        Outcome::Dropped(reason) => 2 + reason as usize,
-    }
 }
 
 /// The account of all ids below `below`, as counts: what was settled needs no list of ids any more, so that a run of any length
@@ -150,25 +139,20 @@ impl Totals {
     }
 }
 
-/// In an outcome's place: none yet.
-const HELD: u8 = u8::MAX;
-/// Ids that have a place of their own; an account that is longer is to be settled.
-const RECENT_MAX: usize = 1 << 20;
-
 /// Every event of a run has one place in it: held, or one outcome. An event costs a byte from its heartbeat to the next settling, and no search.
 // Invariant: `0..generated` is the disjoint union of `open`, what `settled` covers, what of `settled.open` has ended since, and `recent`.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     generated: u64,
     held_count: u64,
-    counts: [u64; OUTCOMES],
+    counts: [u64; outcomes::COUNT],
     settled: Settled,
     /// Of `settled.open`, what is still held.
     open: Intervals,
-    /// Outcomes of the ids from `settled.below` on, or `HELD`.
-    recent: Vec<u8>,
-    /// Intervals that outcomes since the last settling take.
-    unsettled: usize,
+    /// From `settled.below` on.
+    recent: Outcomes,
+    /// How often some of `open` have ended since the last settling.
+    open_ended: usize,
     pub aside: Aside,
 }
 
@@ -190,13 +174,13 @@ impl Ledger {
         let generated = peers.clone().map(Known::behind).max().unwrap_or(0).max(settled.below);
         let mut open = settled.open.clone();
         open.insert_range(settled.below, generated);
-        let mut counts = [0; OUTCOMES];
+        let mut counts = [0; outcomes::COUNT];
         for outcome in Outcome::all() {
             counts[index(outcome)] = settled.count(outcome);
         }
         let mut ledger = Ledger { generated, held_count: open.count(), counts, open, ..Ledger::default() };
         // However far a peer's ids reach, they have no places.
-        ledger.settled.below = generated;
+        ledger.recent.restart(generated);
         for known in peers {
             for (outcome, ids) in known.outcomes() {
                 for (first, end) in ids.ranges() {
@@ -213,7 +197,7 @@ impl Ledger {
         let first = self.generated;
         self.generated += count;
         self.held_count += count;
-        self.recent.resize((self.generated - self.settled.below) as usize, HELD);
+        self.recent.extend(self.generated);
         first
     }
 
@@ -222,40 +206,31 @@ impl Ledger {
         let first = self.generated;
         self.generated += count;
         self.counts[index(outcome)] += count;
-        if self.recent.len() as u64 + count > RECENT_MAX as u64 {
-            self.settle();
+        if self.recent.reaches(self.generated) {
+            self.recent.push(count, outcome);
         } else {
-            let code = index(outcome) as u8;
-            self.unsettled += usize::from(count > 0 && self.recent.last() != Some(&code));
-            self.recent.resize(self.recent.len() + count as usize, code);
+            self.settle();
         }
         first
     }
 
     /// Whether the event was held. One that has an outcome keeps it.
     pub fn finish(&mut self, id: u64, outcome: Outcome) -> bool {
-        let Some(at) = id.checked_sub(self.settled.below) else {
-            return self.finish_open(id, id.saturating_add(1), outcome) == 1;
-        };
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        if self.recent.get(at) != Some(&HELD) {
-            return false;
+        if id < self.recent.below() {
+            return self.finish_open(id, id + 1, outcome) == 1;
         }
-        let code = index(outcome) as u8;
-        let before = at.checked_sub(1).is_some_and(|before| self.recent[before] == code);
-        let after = self.recent.get(at + 1) == Some(&code);
-        self.recent[at] = code;
-        self.unsettled += 1;
-        self.unsettled -= usize::from(before) + usize::from(after);
-        self.held_count -= 1;
-        self.counts[index(outcome)] += 1;
-        true
+        let was_held = self.recent.put(id, outcome);
+        if was_held {
+            self.held_count -= 1;
+            self.counts[index(outcome)] += 1;
+        }
+        was_held
     }
 
     /// Ends what of `first..end` is held and says how many that were.
     pub fn finish_range(&mut self, first: u64, end: u64, outcome: Outcome) -> u64 {
         let mut finished = self.finish_open(first, end, outcome);
-        for id in first.max(self.settled.below)..end.min(self.generated) {
+        for id in first.max(self.recent.below())..end.min(self.recent.behind()) {
             finished += u64::from(self.finish(id, outcome));
         }
         finished
@@ -264,7 +239,7 @@ impl Ledger {
     /// Of those that were open at the last settling.
     fn finish_open(&mut self, first: u64, end: u64, outcome: Outcome) -> u64 {
         let finished = self.open.remove_range(first, end);
-        self.unsettled += usize::from(finished > 0);
+        self.open_ended += usize::from(finished > 0);
         self.held_count -= finished;
         self.counts[index(outcome)] += finished;
         finished
@@ -273,8 +248,8 @@ impl Ledger {
     /// Folds all outcomes into counts.
     pub fn settle(&mut self) -> &Settled {
         let open = self.held();
-        self.recent.clear();
-        self.unsettled = 0;
+        self.recent.restart(self.generated);
+        self.open_ended = 0;
         assert_eq!(open.count(), self.held_count);
         let dropped = Reason::ALL.map(|reason| (reason, self.count(Outcome::Dropped(reason))));
         self.settled = Settled {
@@ -291,35 +266,24 @@ impl Ledger {
 
     /// Intervals that outcomes since the last settling take.
     pub fn unsettled(&self) -> usize {
-        self.unsettled
+        self.recent.runs() + self.open_ended
     }
     /// Whether it has grown so long that it should be settled, whatever that takes.
     pub fn is_long(&self) -> bool {
-        self.recent.len() >= RECENT_MAX
+        !self.recent.reaches(self.generated + 1)
     }
 
     /// Those without an outcome: a walk through all that is not settled.
     pub fn held(&self) -> Intervals {
         let mut held = self.open.clone();
-        for (first, end) in self.held_recently(self.settled.below, self.generated) {
+        for (first, end) in self.recent.without(0, u64::MAX) {
             held.insert_range(first, end);
         }
         held
     }
     /// What of `first..end` is held, ascending.
     pub fn held_within(&self, first: u64, end: u64) -> Vec<(u64, u64)> {
-        self.open.within(first, end).chain(self.held_recently(first, end)).collect()
-    }
-    fn held_recently(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let below = self.settled.below;
-        let mut next = first.max(below);
-        let end = end.min(below + self.recent.len() as u64);
-        let is_held = move |id: u64| self.recent[(id - below) as usize] == HELD;
-        std::iter::from_fn(move || {
-            let first = (next..end).find(|id| is_held(*id))?;
-            next = (first..end).find(|id| !is_held(*id)).unwrap_or(end);
-            Some((first, next))
-        })
+        self.open.within(first, end).chain(self.recent.without(first, end)).collect()
     }
 
     pub fn generated(&self) -> u64 {

@@ -10,6 +10,7 @@ mod member;
 pub mod message;
 pub mod metrics;
 pub mod original;
+mod outcomes;
 pub mod payload;
 pub mod plan;
 pub mod preset;

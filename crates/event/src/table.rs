@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// Entries that were taken out may lie between the others before they are cleared out, beside as many as are there.
-const GONE_MAX: usize = 256;
+const GONE_MAX: usize = 4096;
 
 /// A sorted ring: ids are mostly put in at the end and taken out near the front, and both cost nothing there and allocate nothing once
 /// it has been that long. What is taken out elsewhere leaves a gap that goes when the front or the back comes by. Ids that lie evenly
@@ -40,7 +40,10 @@ impl<T> Table<T> {
         if id <= first {
             return if id == first { Ok(0) } else { Err(0) };
         }
-        // Mostly the next one after the last that was found; ids rise by one at least.
+        if last - first == (self.entries.len() - 1) as u64 {
+            return Ok((id - first) as usize);
+        }
+        // Near the last that was found, mostly; ids rise by one at least.
         let hint = self.found.get().wrapping_sub(self.left).min(self.entries.len() - 1);
         let (mut low, mut high) =
             if id >= self.entries[hint].0 { (hint, self.entries.len() - 1) } else { (0, hint) };

@@ -42,11 +42,11 @@ pub(super) enum Stage {
 
 impl Source {
     /// Whether `id` needs no making: it is held, or has had its end.
-    pub(super) fn knows(&mut self, id: u64) -> bool {
+    pub(super) fn knows(&self, id: u64) -> bool {
         self.held.contains(id) || self.is_over(id)
     }
 
-    fn is_over(&mut self, id: u64) -> bool {
+    fn is_over(&self, id: u64) -> bool {
         self.settled.covers(id) || self.past.contains(id)
     }
 

@@ -1,26 +1,24 @@
 //! How released fragments ended, so that a scheduler that is started again can learn it.
 
 use crate::interval::Intervals;
-use crate::ledger::{OUTCOMES, Reason, Settled, index};
+use crate::ledger::{Reason, Settled};
 use crate::message::Outcome;
+use crate::outcomes::Outcomes;
 use std::collections::BTreeMap;
 use std::mem;
 
 /// Intervals of released ids that are remembered; beyond it the lowest are forgotten, so that a run of any length costs the same.
 const INTERVALS_MAX: usize = 8192;
-/// Releases that wait to be put into the sets: builders that take turns end events in small pieces, which meet here.
-const LATELY_MAX: usize = 1024;
+/// More ids than this are put into the sets at once.
+const TOGETHER_MAX: u64 = 4096;
 
 #[derive(Default)]
 pub(super) struct Past {
-    all: Intervals,
     complete: Intervals,
     partial: Intervals,
     dropped: BTreeMap<Reason, Intervals>,
-    /// First ids, the ones behind the last, and how they ended: not in the sets yet.
-    lately: Vec<(u64, u64, Outcome)>,
-    /// The same by outcome, on their way there.
-    fresh: [Intervals; OUTCOMES],
+    /// The latest, which are not in the sets.
+    recent: Outcomes,
     /// Behind the highest of all.
     behind: u64,
 }
@@ -28,61 +26,65 @@ pub(super) struct Past {
 impl Past {
     pub fn add(&mut self, first: u64, end: u64, outcome: Outcome) {
         self.behind = self.behind.max(end);
-        match self.lately.last_mut() {
-            Some((_, last, same)) if *last == first && *same == outcome => *last = end,
-            _ => self.lately.push((first, end, outcome)),
+        // Of long ago, or more than a scheduler that builds events would end at once.
+        if first < self.recent.below() || end - first > TOGETHER_MAX {
+            return self.put(first, end, outcome);
         }
-        if self.lately.len() >= LATELY_MAX {
+        if !self.recent.reaches(end) {
             self.fold();
+            self.recent.restart(first);
+        }
+        self.recent.extend(end);
+        for id in first..end {
+            self.recent.put(id, outcome);
         }
     }
 
+    /// Puts the latest into the sets.
     fn fold(&mut self) {
-        let mut lately = mem::take(&mut self.lately);
-        // Runs of each builder: near to sorted already.
-        lately.sort_by_key(|(first, ..)| *first);
-        for (first, end, outcome) in lately.drain(..) {
-            self.fresh[index(outcome)].insert_range(first, end);
-        }
-        self.lately = lately;
-        for (outcome, fresh) in Outcome::all().zip(&mut self.fresh) {
-            if fresh.is_empty() {
-                continue;
+        let recent = mem::take(&mut self.recent);
+        for outcome in Outcome::all() {
+            for (first, end) in recent.of(outcome) {
+                self.put(first, end, outcome);
             }
-            let ids = match outcome {
-                Outcome::Complete => &mut self.complete,
-                Outcome::Partial => &mut self.partial,
-                Outcome::Dropped(reason) => self.dropped.entry(reason).or_default(),
-            };
-            for ids in [ids, &mut self.all] {
-                ids.union(fresh);
-                ids.keep_highest(INTERVALS_MAX);
-            }
-            fresh.clear();
         }
+        self.recent.restart(recent.behind());
+    }
+
+    fn put(&mut self, first: u64, end: u64, outcome: Outcome) {
+        let ids = match outcome {
+            Outcome::Complete => &mut self.complete,
+            Outcome::Partial => &mut self.partial,
+            Outcome::Dropped(reason) => self.dropped.entry(reason).or_default(),
+        };
+        ids.insert_range(first, end);
+        ids.keep_highest(INTERVALS_MAX);
     }
 
     /// What is settled needs no remembering.
     pub fn settle(&mut self, settled: &Settled) {
-        self.fold();
-        let sets = [&mut self.all, &mut self.complete, &mut self.partial]
-            .into_iter()
-            .chain(self.dropped.values_mut());
+        let sets = [&mut self.complete, &mut self.partial].into_iter().chain(self.dropped.values_mut());
         for ids in sets {
             ids.remove_range(0, settled.below);
         }
+        self.recent.forget(settled.below);
     }
 
-    /// Where the released ids from `id` on end, if it is one.
-    pub fn end_of(&mut self, id: u64) -> Option<u64> {
+    /// Where released ids from `id` on end that ended alike, if it is one.
+    pub fn end_of(&self, id: u64) -> Option<u64> {
         if id >= self.behind {
             return None;
         }
-        self.fold();
-        self.all.within(id, u64::MAX).next().filter(|(first, _)| *first == id).map(|(_, end)| end)
+        if self.recent.has(id) {
+            return Some(self.recent.end_from(id));
+        }
+        let sets = [&self.complete, &self.partial].into_iter().chain(self.dropped.values());
+        sets.filter_map(|ids| ids.within(id, u64::MAX).next().filter(|(first, _)| *first == id))
+            .map(|(_, end)| end)
+            .max()
     }
 
-    pub fn contains(&mut self, id: u64) -> bool {
+    pub fn contains(&self, id: u64) -> bool {
         self.end_of(id).is_some()
     }
 
@@ -101,7 +103,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_remembers_how_each_ended_until_that_is_settled(
-            list in prop::collection::vec((0u64..3000, 1u64..4), 0..2500), settled in 0u64..3000,
+            list in prop::collection::vec((0u64..3000, 1u64..4), 0..2500), settled in 0u64..3000, folded in 0u64..3000,
         ) {
             let (mut past, mut model) = (Past::default(), BTreeMap::new());
             let outcome = |id: u64| if id.is_multiple_of(7) { Outcome::Dropped(Reason::Deadline) } else { Outcome::Complete };
@@ -110,8 +112,17 @@ mod tests {
                     past.add(id, id + 1, outcome(id));
                     model.insert(id, outcome(id));
                 }
-                prop_assert!(past.lately.len() < LATELY_MAX);
+                if first == folded {
+                    past.sets();
+                }
             }
+            // Far ahead, and back again.
+            for (first, count) in [(5 << 20, 1), (8, 1), (4 << 20, 3 << 20)] {
+                past.add(first, first + count, Outcome::Complete);
+                prop_assert_eq!(past.end_of(first).is_some(), true);
+                prop_assert!(past.contains(first + count - 1));
+            }
+            model.entry(8).or_insert(Outcome::Complete);
             past.settle(&Settled { below: settled, ..Settled::default() });
             model.retain(|id, _| *id >= settled);
             for id in 0..3010 {
@@ -119,7 +130,7 @@ mod tests {
             }
             let ended = |wanted| model.iter().filter(move |(_, outcome)| **outcome == wanted).map(|(id, _)| *id);
             let (complete, partial, dropped) = past.sets();
-            prop_assert!(complete.iter().eq(ended(Outcome::Complete)) && partial.is_empty());
+            prop_assert!(complete.iter().take_while(|id| *id < 3010).eq(ended(Outcome::Complete)) && partial.is_empty());
             let late = dropped.values().flat_map(Intervals::iter);
             prop_assert!(late.eq(ended(Outcome::Dropped(Reason::Deadline))));
         }
