@@ -121,7 +121,7 @@ fn begin(
 fn highest(settings: &Settings, outcome: &mut Outcome, shape: &Shape) -> Result<u64, String> {
     let (mut carried, mut refused) = (0, None);
     let mut rate_hz = if shape.fragment_bytes > 16_384 { 2_000 } else { 20_000 };
-    while refused.is_none_or(|refused: u64| refused - carried > carried / 20) && rate_hz <= 900_000 {
+    while refused.is_none_or(|refused: u64| refused - carried > carried / 20) && rate_hz <= 9_000_000 {
         // A run may fail by chance; a rate is refused when two do.
         let fits = weir(settings, outcome, shape, rate_hz)?.carried
             || weir(settings, outcome, shape, rate_hz)?.carried;
