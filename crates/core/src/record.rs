@@ -72,8 +72,27 @@ impl Series {
         Some((self.value[last] - self.value[first], seconds))
     }
 
-    /// Growth of a counter over a stretch whose edges lie between samples: from the last sample before `start_ns` to the
-    /// first after `end_ns`, as far as there are any. `None` without a sample.
+    /// What a counter that began with 0 grew by from `start_ns` to `end_ns`, for rates over a length that is known: between two
+    /// samples it is taken as straight, so that an edge has its share of the interval around it. Beyond the samples nothing is
+    /// drawn on: before the first it is 0, since what that one has was first seen there, and after the last, or where there is
+    /// none, it stands still. 0 for a stretch that ends before it begins. Not for tallies of rare events, which it would split.
+    pub fn growth_between(&self, start_ns: i64, end_ns: i64) -> f64 {
+        self.counted_at(end_ns.max(start_ns)) - self.counted_at(start_ns)
+    }
+
+    fn counted_at(&self, at_ns: i64) -> f64 {
+        let next = self.t_ns.partition_point(|t| *t <= at_ns);
+        let point = |index: usize| Some((*self.t_ns.get(index)?, *self.value.get(index)?));
+        let Some((before_ns, before)) = next.checked_sub(1).and_then(point) else { return 0.0 };
+        let Some((after_ns, after)) = point(next) else { return before };
+        // Series come from other machines: differences of their times may not fit, and be 0 where these do not ascend.
+        let share = at_ns.abs_diff(before_ns) as f64 / after_ns.abs_diff(before_ns).max(1) as f64;
+        before + (after - before) * share
+    }
+
+    /// Tally of rare events over a stretch, none of which may be lost at its edges: from the last sample at or before `start_ns`
+    /// to the first at or after `end_ns`, as far as there are any. That is longer than the stretch by up to two intervals, so no
+    /// rate can be had of it (`growth` and `growth_between` are for those). `None` without a sample.
     pub fn growth_around(&self, start_ns: i64, end_ns: i64) -> Option<f64> {
         let first = self.t_ns.partition_point(|t| *t <= start_ns).saturating_sub(1);
         // A step that broke off before its start has a window that ends before it begins.
@@ -466,6 +485,40 @@ mod tests {
         assert!((seconds - 0.78).abs() < 1e-9, "{seconds}");
         assert!((grown / seconds - 1000.0).abs() < 1e-6);
         assert_eq!(counter(1.0).growth(1, 2), None);
+    }
+
+    #[test]
+    fn a_constant_rate_is_found_exactly_wherever_the_edges_lie_between_samples() {
+        // 9,000,000 B/s, counted from 0.1 s on at times that fit neither each other nor the edges.
+        let t_ns: Vec<i64> =
+            (0..=300).map(|step| 100_000_000 + step * 10_000_000 + step * 7_919 % 9_001 * 1000).collect();
+        assert!(t_ns.is_sorted());
+        let value = t_ns.iter().map(|t| (t - t_ns[0]) as f64 * 0.009).collect();
+        let flow = Series { t_ns, value, cumulative: true, ..Series::default() };
+        for (start_ns, end_ns) in
+            [(1_600_000_000, 3_000_000_000), (1_604_999_999, 3_005_000_001), (777_777_777, 777_777_778)]
+        {
+            let (grown, expected) =
+                (flow.growth_between(start_ns, end_ns), (end_ns - start_ns) as f64 * 0.009);
+            assert!((grown - expected).abs() < 1e-6, "{grown} B of {expected} B from {start_ns} to {end_ns}");
+        }
+        // Stretches that share an edge share no byte, and together they have all.
+        let parts = [0, 500_000_001, 1_234_567_890, i64::MAX].windows(2).map(|edges| (edges[0], edges[1]));
+        let sum: f64 = parts.map(|(start_ns, end_ns)| flow.growth_between(start_ns, end_ns)).sum();
+        assert!((sum - flow.value[300]).abs() < 1e-6, "{sum} of {}", flow.value[300]);
+    }
+
+    #[test]
+    fn beyond_its_samples_a_counter_neither_grows_nor_shrinks() {
+        let series =
+            Series { t_ns: vec![100, 200, 200, 400], value: vec![10.0, 20.0, 30.0, 60.0], ..counter(0.0) };
+        let up_to = [0, 99, 100, 150, 200, 300, 400, 900].map(|end_ns| series.growth_between(0, end_ns));
+        assert_eq!(up_to, [0.0, 0.0, 10.0, 15.0, 30.0, 45.0, 60.0, 60.0]);
+        assert_eq!(series.growth_between(400, i64::MAX), 0.0);
+        assert_eq!(series.growth_between(300, 150), 0.0);
+        assert_eq!(Series::default().growth_between(0, 5), 0.0);
+        let far = Series { t_ns: vec![i64::MIN, i64::MAX], value: vec![0.0, 8.0], ..Series::default() };
+        assert_eq!(far.growth_between(i64::MIN, 0), 4.0);
     }
 
     #[test]

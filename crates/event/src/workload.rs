@@ -435,7 +435,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     }
     let (start_ns, end_ns) = (begun_ns + ns(plan.warm_up), begun_ns + ns(plan.length()));
     let built = outcomes.iter().filter(|outcome| outcome.role == BUILDER).flat_map(|outcome| &outcome.series);
-    let bytes: f64 = built.map(|series| counted_at(series, end_ns) - counted_at(series, start_ns)).sum();
+    let bytes: f64 = built.map(|series| series.growth_between(start_ns, end_ns)).sum();
     let measured = (end_ns - start_ns) as f64 / 1e9;
     if measured > 0.0 && scheduler.searched.is_empty() {
         put("trial", metrics::GOODPUT, Observed::Value(bytes * 8.0 / measured));
@@ -456,19 +456,6 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     Ok(derived)
 }
 
-/// A counter that began with 0, between its samples on the line through them: an edge takes its share of the interval around it.
-fn counted_at(series: &Series, at_ns: i64) -> f64 {
-    let next = series.t_ns.partition_point(|t_ns| *t_ns <= at_ns);
-    let Some(last) = next.checked_sub(1) else { return 0.0 };
-    let (from_ns, from) = (series.t_ns[last], series.value[last]);
-    match (series.t_ns.get(next), series.value.get(next)) {
-        (Some(to_ns), Some(to)) => {
-            from + (to - from) * (at_ns - from_ns) as f64 / (to_ns - from_ns).max(1) as f64
-        }
-        _ => from,
-    }
-}
-
 /// By how much a series grows a second between two times.
 fn slope_after(series: &Series, from_ns: i64, to_ns: i64) -> Option<f64> {
     let all = series.t_ns.iter().zip(&series.value).filter(|(t_ns, _)| (from_ns..=to_ns).contains(t_ns));
@@ -484,17 +471,4 @@ fn histogram(times: &[u64]) -> Option<Histogram> {
     let sum_ns = sorted.iter().map(|ns| *ns as f64).sum();
     let count = vec![1; sorted.len()];
     Some(Histogram { value_ns: sorted, count, min_ns, max_ns, sum_ns })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_edge_between_two_samples_takes_its_share_and_none_beyond_them() {
-        let series = Series { t_ns: vec![100, 200, 400], value: vec![10.0, 20.0, 60.0], ..Series::default() };
-        let at = [0, 99, 100, 150, 200, 250, 400, 900].map(|at_ns| counted_at(&series, at_ns));
-        assert_eq!(at, [0.0, 0.0, 10.0, 15.0, 20.0, 30.0, 60.0, 60.0]);
-        assert_eq!(counted_at(&Series::default(), 5), 0.0);
-    }
 }

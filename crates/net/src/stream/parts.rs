@@ -3,7 +3,7 @@
 use super::outcome::ReceivedFlow;
 use super::plan::{StreamPlan, Until};
 use std::collections::BTreeMap;
-use weir_core::record::{Observed, Row, Series};
+use weir_core::record::{Observed, Row};
 use weir_core::scenario::plan::ramp_length;
 use weir_seams::workload::Outcome;
 use weir_transport::tcp_options::is_congestion_name;
@@ -51,26 +51,17 @@ pub fn by_streams(plan: &StreamPlan, outcomes: &[Outcome]) -> Vec<Row> {
         let end_ns = if count == plan.streams { duration.as_nanos() as i64 } else { after(count + 1) };
         let start_ns = after(count);
         let received = series().filter(|series| series.name == "stream.received_bytes");
-        let bytes: f64 = received.map(|series| bytes_at(series, end_ns) - bytes_at(series, start_ns)).sum();
+        let bytes: f64 = received
+            .filter_map(|series| {
+                let begun_ns = *series.t_ns.first()?;
+                let after_begin = |after_ns: i64| begun_ns.saturating_add(after_ns);
+                Some(series.growth_between(after_begin(start_ns), after_begin(end_ns)))
+            })
+            .sum();
         let rate = bytes * 8e9 / (end_ns - start_ns) as f64;
         rows.push(row(format!("streams.{count}"), "stream.ramp_goodput_bits_per_second", rate));
     }
     rows
-}
-
-/// What a counter stood at so long after its first sample, straight between samples.
-fn bytes_at(series: &Series, after_ns: i64) -> f64 {
-    let Some(first) = series.t_ns.first() else { return 0.0 };
-    let at = first.saturating_add(after_ns);
-    let next = series.t_ns.partition_point(|t| *t <= at);
-    let point = |index: usize| Some((*series.t_ns.get(index)? as f64, *series.value.get(index)?));
-    match (next.checked_sub(1).and_then(point), point(next)) {
-        (Some((before, bytes)), Some((later, more))) => {
-            bytes + (more - bytes) * (at as f64 - before) / (later - before).max(1.0)
-        }
-        (Some((_, bytes)), None) => bytes,
-        (None, _) => 0.0,
-    }
 }
 
 #[cfg(test)]
@@ -78,6 +69,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use std::time::Duration;
+    use weir_core::record::Series;
     use weir_core::{Value, Values};
 
     fn told(rows: Vec<Row>) -> Vec<(String, f64)> {
