@@ -98,31 +98,27 @@ impl Outcomes {
         true
     }
 
-    /// Of `first..end`, the ids with places and no outcome, ascending.
-    pub fn without(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.spans(first, end, |code| code == NONE)
-    }
-    /// Ids that ended so, ascending.
-    pub fn of(&self, outcome: Outcome) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let wanted = index(outcome) as u8;
-        self.spans(self.below, self.behind(), move |code| code == wanted)
-    }
     /// Behind the last of the ids from `id` on that have outcomes.
     pub fn end_from(&self, id: u64) -> u64 {
-        self.without(id, self.behind()).next().map_or(self.behind(), |(first, _)| first)
+        let Some(from) = self.place(id) else { return id };
+        let count = self.codes[from..].iter().take_while(|code| **code != NONE).count();
+        id + count as u64
     }
-    fn spans<'a>(
-        &'a self,
-        first: u64,
-        end: u64,
-        wanted: impl Fn(u8) -> bool + 'a,
-    ) -> impl Iterator<Item = (u64, u64)> + 'a {
-        let (mut next, end) = (first.max(self.below), end.min(self.behind()));
-        let of = move |id: u64| wanted(self.codes[(id - self.below) as usize]);
-        std::iter::from_fn(move || {
-            let first = (next..end).find(|id| of(*id))?;
-            next = (first..end).find(|id| !of(*id)).unwrap_or(end);
-            Some((first, next))
+    /// Ids with places and no outcome, ascending.
+    pub fn open(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.spans().filter(|(.., code)| *code == NONE).map(|(first, end, _)| (first, end))
+    }
+    /// Ids with outcomes, ascending.
+    pub fn ended(&self) -> impl Iterator<Item = (u64, u64, Outcome)> + '_ {
+        let all: Vec<Outcome> = Outcome::all().collect();
+        self.spans().filter_map(move |(first, end, code)| Some((first, end, *all.get(usize::from(code))?)))
+    }
+    fn spans(&self) -> impl Iterator<Item = (u64, u64, u8)> + '_ {
+        let mut at = self.below;
+        self.codes.chunk_by(|one, next| one == next).map(move |alike| {
+            let first = at;
+            at += alike.len() as u64;
+            (first, at, alike[0])
         })
     }
 }
@@ -180,14 +176,17 @@ mod tests {
                 let ids = || 0..model.len() as u64;
                 prop_assert_eq!((outcomes.below(), outcomes.behind()), (below, model.len() as u64));
                 prop_assert!(ids().all(|id| outcomes.has(id) == known(id).is_some()));
-                let spread = |spans: Vec<(u64, u64)>| spans.into_iter().flat_map(|(first, end)| first..end).collect::<Vec<u64>>();
-                for wanted in Outcome::all() {
-                    prop_assert_eq!(spread(outcomes.of(wanted).collect()), ids().filter(|id| known(*id) == Some(wanted)).collect::<Vec<u64>>());
+                let ended: Vec<(u64, Outcome)> = outcomes
+                    .ended()
+                    .flat_map(|(first, end, outcome)| (first..end).map(move |id| (id, outcome)))
+                    .collect();
+                prop_assert_eq!(ended, ids().filter_map(|id| Some((id, known(id)?))).collect::<Vec<_>>());
+                let open: Vec<u64> = outcomes.open().flat_map(|(first, end)| first..end).collect();
+                prop_assert_eq!(open, ids().filter(|id| *id >= below && known(*id).is_none()).collect::<Vec<u64>>());
+                for id in ids().filter(|id| *id >= below) {
+                    let end = (id..model.len() as u64).find(|id| known(*id).is_none()).unwrap_or(model.len() as u64);
+                    prop_assert_eq!(outcomes.end_from(id), end);
                 }
-                prop_assert_eq!(
-                    spread(outcomes.without(5, 30).collect()),
-                    (5..30.min(model.len() as u64)).filter(|id| *id >= below && known(*id).is_none()).collect::<Vec<u64>>()
-                );
                 let begins = |id: &u64| known(*id).is_some() && (*id == below || known(*id - 1) != known(*id));
                 prop_assert_eq!(outcomes.runs(), ids().filter(begins).count());
             }

@@ -11,7 +11,7 @@ const BLOCK_BYTES: usize = 4 << 20;
 /// Blocks begin on a page.
 const PAGE_BYTES: usize = 4096;
 /// Windows begin at multiples of it: half a million different ones in the smallest block. They follow one another through the block, as in
-/// the ring that a detector's electronics fill, and every turn begins a step later.
+/// the ring that a detector's electronics fill, and every turn begins a step later, so that those that are alike are far apart.
 const STEP_BYTES: usize = 8;
 /// All blocks of random bytes are alike, so that sources on one host can share one.
 const CONTENT: u64 = 0x7765_6972_6576_656e;

@@ -184,7 +184,7 @@ impl Director {
     pub(super) fn on_lost(&mut self, ranges: &[(u64, u32)]) {
         for (first, count) in ranges {
             let end = first.saturating_add(u64::from(*count));
-            for id in self.ledger.held_within(*first, end).into_iter().flat_map(|(first, end)| first..end) {
+            for id in self.table.held_within(*first, end) {
                 self.finish_event(id, Outcome::Dropped(Reason::SourceLost));
             }
         }
@@ -233,7 +233,7 @@ impl Director {
 
     /// Everything that is held ends so.
     pub(super) fn drop_all(&mut self, reason: Reason) {
-        for id in self.ledger.held_within(0, u64::MAX).into_iter().flat_map(|(first, end)| first..end) {
+        for id in self.ledger.held().iter() {
             self.finish_event(id, Outcome::Dropped(reason));
         }
         self.waiting.clear();

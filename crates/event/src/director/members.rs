@@ -389,7 +389,7 @@ impl Director {
     /// What a source that joins needs to know of the events that are held.
     fn tell_open(&mut self, connection: u64) {
         let to = To::One(connection);
-        for (first, end) in self.ledger.held_within(0, u64::MAX) {
+        for (first, end) in self.ledger.held().ranges() {
             let age_ns = self.age_ns(first);
             let count = u32::try_from(end - first).unwrap_or(u32::MAX);
             self.outbox.send(to, Message::Beats { first, count, age_ns });
@@ -471,8 +471,8 @@ impl Director {
         let mut stale = known.held.clone();
         for (_, set) in known.outcomes() {
             for (first, end) in set.ranges() {
-                for (first, end) in self.ledger.held_within(first, end) {
-                    stale.insert_range(first, end);
+                for id in self.table.held_within(first, end) {
+                    stale.insert(id);
                 }
             }
         }

@@ -124,7 +124,7 @@ impl Director {
         for (first, end) in unseen.ranges() {
             ledger.finish_range(first, end, Outcome::Dropped(Reason::NoScheduler));
         }
-        for (first, end) in ledger.held_within(0, u64::MAX) {
+        for (first, end) in ledger.held().ranges() {
             let over = ledger.held_count().saturating_sub(self.settings.held_max);
             ledger.finish_range(first, end.min(first + over), Outcome::Dropped(Reason::NoScheduler));
         }

@@ -86,6 +86,12 @@ impl Table {
     pub fn held(&self) -> impl Iterator<Item = &Event> {
         self.events.iter().filter(|event| event.place != Place::Ended)
     }
+    /// Those of `first..end`, ascending.
+    pub fn held_within(&self, first: u64, end: u64) -> Vec<u64> {
+        let from = self.events.partition_point(|event| event.id < first);
+        let within = self.events.range(from..).take_while(|event| event.id < end);
+        within.filter(|event| event.place != Place::Ended).map(|event| event.id).collect()
+    }
     pub fn held_mut(&mut self) -> impl Iterator<Item = &mut Event> {
         self.events.iter_mut().filter(|event| event.place != Place::Ended)
     }

@@ -11,6 +11,8 @@ use std::mem;
 const INTERVALS_MAX: usize = 8192;
 /// More ids than this are put into the sets at once.
 const TOGETHER_MAX: u64 = 4096;
+/// Ids without an outcome between those with one: as many as a scheduler holds at once.
+const GAP_MAX: u64 = 1 << 17;
 
 #[derive(Default)]
 pub(super) struct Past {
@@ -30,7 +32,7 @@ impl Past {
         if first < self.recent.below() || end - first > TOGETHER_MAX {
             return self.put(first, end, outcome);
         }
-        if !self.recent.reaches(end) {
+        if !self.recent.reaches(end) || first > self.recent.behind() + GAP_MAX {
             self.fold();
             self.recent.restart(first);
         }
@@ -43,10 +45,8 @@ impl Past {
     /// Puts the latest into the sets.
     fn fold(&mut self) {
         let recent = mem::take(&mut self.recent);
-        for outcome in Outcome::all() {
-            for (first, end) in recent.of(outcome) {
-                self.put(first, end, outcome);
-            }
+        for (first, end, outcome) in recent.ended() {
+            self.put(first, end, outcome);
         }
         self.recent.restart(recent.behind());
     }
@@ -117,7 +117,7 @@ mod tests {
                 }
             }
             // Far ahead, and back again.
-            for (first, count) in [(5 << 20, 1), (8, 1), (4 << 20, 3 << 20)] {
+            for (first, count) in [(5 << 20, 1), (8, 1), (4 << 20, 3 << 20), (6 << 20, 1)] {
                 past.add(first, first + count, Outcome::Complete);
                 prop_assert_eq!(past.end_of(first).is_some(), true);
                 prop_assert!(past.contains(first + count - 1));
