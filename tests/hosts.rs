@@ -139,16 +139,19 @@ fn an_agent_is_copied_once_used_again_and_mended_when_damaged() {
     // Cut short, as by a full disk; then of the right length and with one byte changed.
     let path = format!("/home/{}/.cache/weir/{}", far::USER, first[0].0);
     let mut bytes = fs::read(&path).unwrap();
-    eventually("the agent ends", Duration::from_secs(3), || far.agents_on("left-0").is_empty());
-    fs::write(&path, &bytes[..1000]).unwrap();
+    // The system keeps a program's file from being written until the last of its process is gone, which is a little after it is seen.
+    let spoil = |bytes: &[u8]| {
+        eventually("the agent ends", Duration::from_secs(3), || far.agents_on("left-0").is_empty());
+        eventually("its file can be written", Duration::from_secs(3), || fs::write(&path, bytes).is_ok());
+    };
+    spoil(&bytes[..1000]);
     let (fleet, failed) = launch(&launcher, &hosts);
     assert!(failed.is_empty(), "{failed:?}");
     drop(fleet);
     assert_eq!(far.copies()[0].1, first[0].1);
-    eventually("the agent ends", Duration::from_secs(3), || far.agents_on("left-0").is_empty());
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    fs::write(&path, &bytes).unwrap();
+    spoil(&bytes);
     let (_fleet, failed) = launch(&launcher, &hosts);
     assert!(failed.is_empty(), "{failed:?}");
     bytes[middle] ^= 1;
