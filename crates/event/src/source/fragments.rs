@@ -188,35 +188,22 @@ impl Source {
             run.epoch = run.epoch.max(epoch);
         }
         let works = self.touch(builder);
-        if let Some(held) = self.held.get_mut(id)
-            && held.assigned.is_none()
-        {
+        match self.held.get(id).map(|held| held.assigned) {
             // The usual case.
-            let stage = if works { Stage::Queued } else { Stage::Waiting };
-            held.assigned = Some(Assigned { builder, epoch, stage });
-            let fragment = Sendable { heartbeat: id, builder: BuilderId(builder), bytes: held.bytes };
-            if let Some(order) = self.order.as_mut().filter(|_| works) {
-                order.push(fragment);
-            }
-            return;
-        }
-        if !self.held.contains(id) {
-            if self.is_over(id) {
-                return;
-            }
-            let born = self.born(id, now);
-            // Where no beat was heard yet, what is asked for is from before.
-            let old = |run: &super::Run| run.last.is_none() || born < run.since;
-            let gone = self.settings.recover == Recover::Lose && self.run.as_ref().is_some_and(old);
-            if gone || !self.make(id, born) {
-                return self.lose(id, 1);
-            }
-        }
-        match self.held.get(id).and_then(|held| held.assigned) {
+            Some(None) => {}
             // Said again, or overtaken.
-            Some(old) if old.epoch > epoch || (old.epoch == epoch && old.builder == builder) => return,
-            Some(old) => self.withdraw(id, old, now),
-            None => {}
+            Some(Some(old)) if old.epoch > epoch || (old.epoch == epoch && old.builder == builder) => return,
+            Some(Some(old)) => self.withdraw(id, old, now),
+            None if self.is_over(id) => return,
+            None => {
+                let born = self.born(id, now);
+                // Where no beat was heard yet, what is asked for is from before.
+                let old = |run: &super::Run| run.last.is_none() || born < run.since;
+                let gone = self.settings.recover == Recover::Lose && self.run.as_ref().is_some_and(old);
+                if gone || !self.make(id, born) {
+                    return self.lose(id, 1);
+                }
+            }
         }
         if let Some(held) = self.held.get_mut(id) {
             held.assigned = Some(Assigned { builder, epoch, stage: Stage::Waiting });
