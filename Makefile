@@ -2,7 +2,7 @@
 #
 #   make demo        build, run the quickstart scenario, show the verdict and where the report is (about two minutes)
 #   make test        formatting, lints, tidy, all tests
-#   make scenarios   every scenario at full length, a verdict each (about nine hours)
+#   make scenarios   every scenario at full length, a verdict each, and 100 seeds of random failures (about nine hours)
 #   make bench       side by side with iperf3, sockperf and rattan; results in bench/runs
 #   make accuracy    the lab against its own ground truth: writes docs/guide/lab-accuracy.md (about a quarter of an hour)
 #   make tidy        the house rules alone

@@ -8,8 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use weir_agent::Fleet;
+use weir_agent::job::{Interrupt, Observer, StepJob, StepResult};
 use weir_agent::launcher::LocalLauncher;
-use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use weir_agent::step::run_trial;
 use weir_core::record::Observed;
 use weir_core::scenario::StepStart;
 use weir_core::{Instant, Value, Values};
@@ -54,6 +55,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
         workload_name: "stream",
         workload: entry.build,
         values: &values,
+        seed: 1,
         pairs: vec![(peer("a-0"), peer("b-0"))],
         roles: Vec::new(),
         group: 0,

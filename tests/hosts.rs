@@ -10,8 +10,9 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant as StdInstant};
 use support::{eventually, turn};
+use weir_agent::job::{Interrupt, Observer, StepJob, StepResult};
 use weir_agent::launcher::SshLauncher;
-use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use weir_agent::step::run_trial;
 use weir_agent::{Fleet, PROTOCOL};
 use weir_core::hosts::PortRange;
 use weir_core::record::Observed;
@@ -90,6 +91,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
         workload_name: "stream",
         workload: entry.build,
         values: &values,
+        seed: 1,
         pairs: vec![(peer(fleet, "left-0"), peer(fleet, host))],
         roles: Vec::new(),
         group: index,

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_agent::Fleet;
+use weir_agent::job::StepJob;
 use weir_agent::launcher::LabLauncher;
-use weir_agent::step::StepJob;
 use weir_core::hosts::PortRange;
 use weir_core::record::{
     ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, StepRecord, TimelineEvent, TrialRecord,
@@ -249,8 +249,9 @@ impl<'a> Campaign<'a> {
         let configuration = &self.plan.configurations[index];
         self.prepare_stage(configuration, trial)?;
         let Some(stage) = &mut self.stage else { bail!("the lab is not up") };
+        let seed = seed::split(self.plan.seed, &format!("trial {trial}"));
         let data_ports = hosts::data_ports(configuration.hosts.as_deref().unwrap_or_default());
-        let (jobs, parts) = jobs(self.workloads, configuration, &stage.fleet, &data_ports)?;
+        let (jobs, parts) = jobs(self.workloads, configuration, seed, &stage.fleet, &data_ports)?;
         let among = if self.plan.configurations.len() > 1 {
             format!("  {}", configuration.id)
         } else {
@@ -263,6 +264,7 @@ impl<'a> Campaign<'a> {
             jobs: &jobs,
             parts: &parts,
             trial,
+            seed,
             key: &self.key,
             first_task: self.next_task,
             label: format!("trial {}/{}{among}", trial + 1, self.plan.trials),
@@ -382,10 +384,11 @@ fn samplers(configuration: &Configuration) -> Vec<String> {
 }
 
 /// The jobs of a configuration's steps, and what each of them is. A step whose pairs take turns is a job for each pair, a group
-/// of them for each round.
+/// of them for each round. `seed` is the trial's.
 fn jobs<'a>(
     workloads: &'static [WorkloadEntry],
     configuration: &'a Configuration,
+    seed: u64,
     fleet: &Fleet,
     data_ports: &'a BTreeMap<String, PortRange>,
 ) -> anyhow::Result<(Vec<StepJob<'a>>, Vec<Part>)> {
@@ -415,6 +418,7 @@ fn jobs<'a>(
                     workload_name: &step.workload,
                     workload: entry_of(workloads, step)?.build,
                     values: &step.values,
+                    seed: seed::split(seed, &format!("step {}", step.name)),
                     pairs: peers.collect::<anyhow::Result<_>>()?,
                     roles: roles.collect::<anyhow::Result<_>>()?,
                     group,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use weir_core::Instant;
 use weir_core::scenario::{Affected, Fault, FaultAction};
 use weir_core::schedule::{Change, Effect, Rule, Set};
+use weir_core::seed;
 use weir_core::topology::Topology;
 use weir_core::units::duration_text;
 
@@ -64,7 +65,7 @@ pub struct Batch {
 struct Source {
     fault: usize,
     part: usize,
-    /// Of the first occurrence.
+    /// Of the first occurrence, before what is drawn.
     start: Instant,
     until: Instant,
     name: Arc<str>,
@@ -85,6 +86,7 @@ type Slot = (usize, u32);
 /// Injects the faults of one trial.
 pub struct Injector<'a> {
     faults: &'a [Fault],
+    seed: u64,
     sources: Vec<Source>,
     /// Beginnings to come: time, source, number of the occurrence.
     starts: BinaryHeap<Reverse<(Instant, usize, u64)>>,
@@ -96,9 +98,11 @@ pub struct Injector<'a> {
 }
 
 impl<'a> Injector<'a> {
-    pub fn new(faults: &'a [Fault]) -> Self {
+    /// `seed` draws the parts of `spread`; trials that are compared have the same, whatever else differs between them.
+    pub fn new(faults: &'a [Fault], seed: u64) -> Self {
         Injector {
             faults,
+            seed,
             sources: Vec::new(),
             starts: BinaryHeap::new(),
             ends: BinaryHeap::new(),
@@ -112,7 +116,8 @@ impl<'a> Injector<'a> {
         for (index, fault) in self.faults.iter().enumerate().filter(|(_, fault)| fault.step == step) {
             for (part, own) in fault.parts.iter().enumerate() {
                 let start = origin + fault.at + own.phase;
-                if start >= until {
+                let first = start + self.drawn(fault, 0);
+                if first >= until {
                     continue;
                 }
                 let source = Source {
@@ -124,10 +129,20 @@ impl<'a> Injector<'a> {
                     on: fault.on_text.as_str().into(),
                     what: sentence(fault, part, topology).into(),
                 };
-                self.starts.push(Reverse((start, self.sources.len(), 0)));
+                self.starts.push(Reverse((first, self.sources.len(), 0)));
                 self.sources.push(source);
             }
         }
+    }
+
+    /// By how much an occurrence is later: the same in all parts of a fault, so that phases stay what they are.
+    fn drawn(&self, fault: &Fault, number: u64) -> Duration {
+        let spread_ns = nanoseconds(fault.spread);
+        if spread_ns == 0 {
+            return Duration::ZERO;
+        }
+        let uniform = seed::split(self.seed, &format!("{} {number}", fault.name));
+        Duration::from_nanos(((u128::from(uniform) * u128::from(spread_ns)) >> 64) as u64)
     }
 
     /// True when more happened than the truth is kept of: from there on nothing is injected.
@@ -172,7 +187,8 @@ impl<'a> Injector<'a> {
         if let Some(every) = fault.every.filter(|every| *every > Duration::ZERO) {
             // From the first one, so that no rounding adds up.
             let passed = every.as_nanos().saturating_mul(u128::from(number) + 1);
-            let next = source.start + Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX));
+            let passed = Duration::from_nanos(u64::try_from(passed).unwrap_or(u64::MAX));
+            let next = source.start + passed + self.drawn(fault, number + 1);
             if next < source.until {
                 self.starts.push(Reverse((next, index, number + 1)));
             }
@@ -361,6 +377,7 @@ mod tests {
             at: ms(at),
             step: None,
             every,
+            spread: Duration::ZERO,
             on: vec![4, 5],
             on_text: "link.wan".to_owned(),
             action,
@@ -374,7 +391,7 @@ mod tests {
 
     /// All of a trial at once: time in ms, link, setting.
     fn all(faults: &[Fault], until: Duration) -> Vec<(u64, usize, Set)> {
-        let mut injector = Injector::new(faults);
+        let mut injector = Injector::new(faults, 1);
         injector.begin(None, Instant::ZERO, at(until), &two_hosts());
         let changes = injector.advance(at(until)).changes;
         changes.into_iter().map(|change| (change.at_ns / 1_000_000, change.link, change.set)).collect()
@@ -384,7 +401,7 @@ mod tests {
     fn an_outage_begins_and_ends_on_each_of_its_links() {
         let origin = Instant::from_ns(5_000_000_000);
         let faults = [outage(1_000, None, 300)];
-        let mut injector = Injector::new(&faults);
+        let mut injector = Injector::new(&faults, 1);
         injector.begin(None, origin, origin + Duration::from_secs(60), &Topology::default());
         let batch = injector.advance(Instant::NEVER);
         assert_eq!(batch.occurrences.len(), 1);
@@ -403,12 +420,36 @@ mod tests {
     fn a_repeated_fault_keeps_its_period_to_the_nanosecond_and_ends_with_the_trial() {
         let every = Duration::from_nanos(1_000_000_001);
         let faults = [outage(0, Some(every), 300)];
-        let mut injector = Injector::new(&faults);
+        let mut injector = Injector::new(&faults, 1);
         injector.begin(None, Instant::ZERO, at(Duration::from_secs(100)), &Topology::default());
         let starts: Vec<u64> =
             injector.advance(Instant::NEVER).occurrences.iter().map(|it| it.start.as_ns()).collect();
         let expected: Vec<u64> = (0..100).map(|number| number * 1_000_000_001).collect();
         assert_eq!(starts, expected);
+    }
+
+    // Spec: scenario.md#fault-2
+    #[test]
+    fn occurrences_are_drawn_within_the_spread_anew_for_each_and_alike_for_one_seed() {
+        let mut fault = outage(500, Some(ms(100)), 20);
+        fault.spread = ms(60);
+        let faults = [fault];
+        let starts = |seed| {
+            let mut injector = Injector::new(&faults, seed);
+            injector.begin(None, Instant::ZERO, at(Duration::from_secs(100)), &Topology::default());
+            let batch = injector.advance(Instant::NEVER);
+            batch.occurrences.iter().map(|it| it.start.as_ns() / 1_000).collect::<Vec<u64>>()
+        };
+        let one = starts(1);
+        assert_eq!(one.len(), 995);
+        let late = |(number, start): (u64, &u64)| start - 500_000 - number * 100_000;
+        let late_us: Vec<u64> = (0..).zip(&one).map(late).collect();
+        assert!(late_us.iter().all(|late| *late < 60_000), "{late_us:?}");
+        // Uniform: mean 30 ms, deviation 17.3 ms / √995 = 0.55 ms.
+        let mean_us = late_us.iter().sum::<u64>() / 995;
+        assert!((28_000..32_000).contains(&mean_us), "{mean_us}");
+        assert_eq!(one, starts(1));
+        assert_ne!(one, starts(2));
     }
 
     // Spec: scenario.md#fault-5
@@ -439,7 +480,7 @@ mod tests {
     fn what_is_given_out_piece_by_piece_is_the_same_as_all_at_once() {
         let faults = [outage(3, Some(ms(10)), 7), outage(5, Some(ms(13)), 4)];
         let whole = all(&faults, ms(500));
-        let mut injector = Injector::new(&faults);
+        let mut injector = Injector::new(&faults, 1);
         injector.begin(None, Instant::ZERO, at(ms(500)), &Topology::default());
         let mut pieces = Vec::new();
         for horizon in 1..=500 {
@@ -498,7 +539,7 @@ mod tests {
             fault(30, None, FaultAction::Kill { returns: None }, hosts.clone()),
             fault(40, None, FaultAction::Kill { returns: Some(ms(7)) }, hosts),
         ];
-        let mut injector = Injector::new(&faults);
+        let mut injector = Injector::new(&faults, 1);
         injector.begin(None, Instant::ZERO, at(ms(500)), &two_hosts());
         assert!(injector.advance(at(ms(9))).orders.is_empty());
         let orders = injector.advance(Instant::NEVER).orders;
@@ -520,7 +561,7 @@ mod tests {
         let faults = [outage(0, Some(ms(1)), 0)];
         let mut faults = faults;
         faults[0].action = FaultAction::Outage { duration: Duration::from_micros(500) };
-        let mut injector = Injector::new(&faults);
+        let mut injector = Injector::new(&faults, 1);
         injector.begin(None, Instant::ZERO, Instant::NEVER, &Topology::default());
         for second in 0..100u64 {
             let batch = injector.advance(at(ms(1_000 * second + 999)));

@@ -6,7 +6,7 @@ use crate::run::measure::{Measured, Window, to_trial_clock};
 use crate::run::trial::{TrialInput, TrialOutput, offset_ns, utc_of};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use weir_agent::step::StepResult;
+use weir_agent::job::StepResult;
 use weir_core::Instant;
 use weir_core::evidence::limiting_factor;
 use weir_core::model::total_ceiling;

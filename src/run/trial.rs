@@ -11,14 +11,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
+use weir_agent::job::{Interrupt, Observer, StepJob, StepResult};
 use weir_agent::launcher::LabLauncher;
-use weir_agent::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use weir_agent::step::run_trial;
 use weir_agent::{ClockMap, Fleet};
 use weir_core::Instant;
 use weir_core::chunk::{Chunk, ChunkRecord};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
+use weir_core::seed;
 use weir_lab::Lab;
 use weir_report::ChunkWriter;
 use weir_seams::sampler::{Sampler, SamplerTarget};
@@ -62,6 +64,8 @@ pub struct TrialInput<'a> {
     /// Of each job.
     pub parts: &'a [Part],
     pub trial: u32,
+    /// The same in every configuration's trial of this number.
+    pub seed: u64,
     pub key: &'a str,
     pub first_task: u64,
     /// For the progress line: `trial 2/5`.
@@ -399,7 +403,7 @@ pub fn run(
         group_left,
         moved: vec![0; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
-        injector: Injector::new(&input.configuration.faults),
+        injector: Injector::new(&input.configuration.faults, seed::split(input.seed, "faults")),
         captures: Captures::new(input.directory, input.configuration, input.trial),
         injected: Vec::new(),
         orders: VecDeque::new(),

@@ -8,7 +8,7 @@ use crate::run::trial::TrialOutput;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
-use weir_agent::step::{StepJob, StepResult};
+use weir_agent::job::{StepJob, StepResult};
 use weir_core::record::{Factor, LimitingFactor, Observed, PairRecord, Row, Series, TrialRecord};
 use weir_core::scenario::{Step, StepStart};
 use weir_core::statistics::most_frequent;

@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod fleet;
+pub mod job;
 pub mod launcher;
 pub mod membership;
 pub mod message;

@@ -6,14 +6,13 @@
 
 use crate::clock::ClockMap;
 use crate::fleet::{Event, Fleet};
+use crate::job::{Interrupt, Observer, StepJob, StepResult};
 use crate::message::{FromAgent, ToAgent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use weir_core::chunk::Chunk;
-use weir_core::hosts::PortRange;
+use weir_core::Instant;
 use weir_core::scenario::StepStart;
-use weir_core::{Instant, Values};
-use weir_seams::workload::{Assignment, Estimate, Outcome, Peer, StepRequest, Workload};
+use weir_seams::workload::{Assignment, StepRequest};
 use weir_sys::clock::monotonic;
 
 /// From the order to the agreed instant: long enough for the order to reach every agent on a busy machine.
@@ -28,66 +27,6 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 const STANDSTILL_MAX: Duration = Duration::from_secs(20);
 
 const NO_CLOCK: &str = "its clock was never read: the agent answered no question about it";
-
-/// A step, or a part of one that fails by itself, ready to be carried out.
-pub struct StepJob<'a> {
-    pub name: &'a str,
-    pub workload_name: &'a str,
-    pub workload: &'static dyn Workload,
-    pub values: &'a Values,
-    pub pairs: Vec<(Peer, Peer)>,
-    /// Hosts of each role, of a workload that places roles.
-    pub roles: Vec<(&'static str, Vec<Peer>)>,
-    /// Jobs of one group, numbered from 0 in the order of the jobs, start together once each of them is ready or has failed.
-    pub group: usize,
-    /// After which group, if after one.
-    pub start: StepStart,
-    pub estimate: Estimate,
-    /// Where the tasks of a host may listen, by host name; any free port where nothing is said.
-    pub data_ports: &'a BTreeMap<String, PortRange>,
-    /// Samplers that each agent runs while its part of the step does.
-    pub samplers: Vec<String>,
-}
-
-/// What came of a step.
-#[derive(Debug, Default)]
-pub struct StepResult {
-    pub started: Option<Instant>,
-    pub ended: Option<Instant>,
-    pub outcomes: Vec<Outcome>,
-    /// Why the step's trial does not count, if so.
-    pub failure: Option<String>,
-}
-
-/// How far an interruption by the user has gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interrupt {
-    None,
-    /// End the load, drain and keep what was measured.
-    Drain,
-    /// Stop at once.
-    Now,
-}
-
-/// Whoever watches a trial and owns what surrounds it.
-pub trait Observer {
-    /// The trial's clock starts here; faults that count from it may be scheduled.
-    fn trial_starts(&mut self, at: Instant);
-    /// A step will start at `at`, a little in the future.
-    fn step_starts(&mut self, step: usize, at: Instant);
-    fn step_ended(&mut self, step: usize, result: &StepResult);
-    /// Bytes or operations of the step so far.
-    fn progress(&mut self, step: usize, done: u64, now: Instant);
-    /// A stretch of a fine series of the step, its beginning on our clock.
-    fn chunk(&mut self, _step: usize, _chunk: Chunk) {}
-    fn interrupt(&mut self) -> Interrupt;
-    /// Does to the agents what is due by now; when it has more to do, if it knows.
-    fn act(&mut self, _fleet: &mut Fleet) -> Option<Instant> {
-        None
-    }
-    /// Something around the trial broke (the fabric, the disk under the results): the reason to give up the trial.
-    fn broken(&mut self) -> Option<String>;
-}
 
 enum Phase {
     Waiting,
@@ -160,7 +99,8 @@ pub fn run_trial(
         .iter()
         .map(|job| {
             let (pairs, roles) = (job.pairs.clone(), job.roles.clone());
-            let request = StepRequest { step: job.name, values: job.values, pairs, roles, key };
+            let request =
+                StepRequest { step: job.name, values: job.values, seed: job.seed, pairs, roles, key };
             let assignments = job
                 .workload
                 .assignments(&request)

@@ -1,9 +1,10 @@
 //! Agents in threads, over pipes, with workloads that misbehave.
 
 use crate::fleet::{Event, Fleet};
+use crate::job::{Interrupt, Observer, StepJob, StepResult};
 use crate::message::{FromAgent, HostReport, PROTOCOL, ToAgent};
 use crate::serve::{Host, serve};
-use crate::step::{Interrupt, Observer, StepJob, StepResult, run_trial};
+use crate::step::run_trial;
 use std::collections::BTreeMap;
 use std::io::{Write, pipe};
 use std::net::{IpAddr, Ipv4Addr};
@@ -202,6 +203,7 @@ fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<Ste
             workload_name: "fake",
             workload: &Fake,
             values: &values,
+            seed: 1,
             pairs: vec![(peer("a-0"), peer("b-0"))],
             roles: Vec::new(),
             group: groups[index],

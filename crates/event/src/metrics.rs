@@ -112,7 +112,7 @@ pub static METRICS: &[Metric] = &[
     seconds(
         "event.recovery_seconds",
         Scope::Operation,
-        "From the moment a builder counts as gone to the end of the last event that was in flight there.",
+        "From the moment a builder counts as gone to the end of the last event that was in flight there; 0 where none was.",
     ),
     Metric {
         name: HIGHEST_RATE,

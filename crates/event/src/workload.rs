@@ -110,7 +110,7 @@ impl Workload for Event {
                 sources: (sources.len() * sources_each) as u32,
                 builders: (builders.len() * builders_each) as u32,
                 number: number as u32,
-                seed: weir_core::seed::split(0, request.step),
+                seed: request.seed,
             };
             Assignment {
                 workload: "event".to_owned(),
@@ -345,10 +345,7 @@ pub fn scheduler_rows(report: &SchedulerReport) -> Vec<Row> {
         values.into_iter().map(|(metric, value)| row(metric, Observed::Value(value))).collect();
     let builders = || report.failures.iter().filter(|failure| failure.is_builder);
     let detected: Vec<u64> = builders().map(|failure| failure.detect_ns).collect();
-    let recovered: Vec<u64> = builders()
-        .filter(|failure| failure.events_affected > 0)
-        .filter_map(|failure| failure.recover_ns)
-        .collect();
+    let recovered: Vec<u64> = builders().filter_map(|failure| failure.recover_ns).collect();
     rows.extend(histogram(&detected).map(|all| row("event.detection_seconds", Observed::Histogram(all))));
     rows.extend(histogram(&recovered).map(|all| row("event.recovery_seconds", Observed::Histogram(all))));
     rows

@@ -48,6 +48,9 @@ pub struct Assignment {
 pub struct StepRequest<'a> {
     pub step: &'a str,
     pub values: &'a Values,
+    /// Of everything random in the step: follows from the run's seed, the step and the trial, so that configurations that are
+    /// compared draw alike.
+    pub seed: u64,
     /// Host names and data addresses, `(from, to)`.
     pub pairs: Vec<(Peer, Peer)>,
     /// Hosts of each role, of a workload that places roles, in the order of its keys.

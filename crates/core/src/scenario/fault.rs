@@ -89,15 +89,17 @@ fn read_fault(
     known: &mut Names,
 ) -> Option<Fault> {
     let (at, every) = (reader.duration("at"), reader.duration("every"));
+    let spread = reader.duration("spread").unwrap_or_default();
     let step = read_step(reader, topology, steps);
     let on_text = reader.text("on");
     let action = read_action(reader);
     if let (Some(every), Some(action)) = (every, &action)
-        && every <= action.duration()
+        && every <= action.duration() + spread
     {
+        let longest = action.duration() + spread;
         reader.problems().add_help(
             reader.place_of("every"),
-            format!("`every` {every:?} is not longer than the fault itself, {:?}", action.duration()),
+            format!("`every` {every:?} is not longer than the fault itself with its `spread`, {longest:?}"),
             "one occurrence must end before the next begins",
         );
     }
@@ -119,7 +121,7 @@ fn read_fault(
         on = read_on(reader, &on_text, topology, known)?;
         packets(reader, topology, matches, &action)?
     };
-    Some(Fault { name, at: at?, step: step?, every, on, on_text, action, parts })
+    Some(Fault { name, at: at?, step: step?, every, spread, on, on_text, action, parts })
 }
 
 fn read_step(reader: &Reader<'_>, topology: Option<&Topology>, steps: &[Step]) -> Option<Option<usize>> {

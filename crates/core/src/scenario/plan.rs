@@ -190,6 +190,8 @@ pub struct Fault {
     /// `at` counts from this step's start instead of the trial's.
     pub step: Option<usize>,
     pub every: Option<Duration>,
+    /// Each occurrence is later by a part of this, drawn anew; zero: none is.
+    pub spread: Duration,
     /// Directed links by index; none for what happens to processes.
     pub on: Vec<usize>,
     /// As written, for people: `link.wan`.

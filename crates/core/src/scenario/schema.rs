@@ -397,6 +397,7 @@ pub(super) static FAULT: &[Param] = &[
     duration("at", "When it starts, from the trial's start or from the start of `step`.").default("0s"),
     text("step", "The step from whose start `at` counts."),
     duration("every", "Repeat it after this time; once unless given.").range(1.0, 30.0 * DAY_NS),
+    duration("spread", "Every occurrence is later by a part of this, drawn anew for each and in each trial.").default("0s"),
     Param::new(
         "phase",
         Kind::Map(&PHASE),

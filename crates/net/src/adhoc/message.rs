@@ -239,7 +239,7 @@ impl Job {
         };
         let values = Values::default();
         let pairs = vec![(peer(CLIENT), peer(SERVER))];
-        let request = StepRequest { step: "", values: &values, pairs, roles: Vec::new(), key: "" };
+        let request = StepRequest { step: "", seed: 1, values: &values, pairs, roles: Vec::new(), key: "" };
         let assignments = match self {
             Job::Stream(plan) => {
                 rendezvous::assignments("stream", &request, plan.streams, plan.direction.connector_sends())

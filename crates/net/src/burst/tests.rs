@@ -25,7 +25,7 @@ fn text(value: &str) -> Value {
 }
 
 fn run_between(values: &Values, pairs: Vec<(Peer, Peer)>) -> (Vec<Outcome>, Derived, u64) {
-    let request = StepRequest { step: "bursts", values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "bursts", seed: 1, values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Burst, Burst.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
@@ -148,6 +148,7 @@ fn a_stop_ends_after_the_burst_under_way_and_the_trial_does_not_count() {
         ]);
         let request = StepRequest {
             step: "bursts",
+            seed: 1,
             values: &values,
             pairs: vec![(peer("a"), peer("b"))],
             roles: Vec::new(),

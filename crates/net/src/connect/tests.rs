@@ -18,7 +18,7 @@ fn values(pairs: &[(&str, Value)]) -> Values {
 
 fn run(values: &Values) -> (Vec<Outcome>, Derived) {
     let pairs = vec![(peer("a"), peer("b")), (peer("c"), peer("d"))];
-    let request = StepRequest { step: "connects", values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "connects", seed: 1, values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Connect, Connect.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =

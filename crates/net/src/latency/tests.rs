@@ -14,7 +14,7 @@ fn every_round_trip_asked_for_is_counted_once_and_the_warm_up_is_not() {
     let mut values = Values::defaults(PARAMS);
     values.set("count", Value::Count(200));
     let pairs = vec![(peer("a"), peer("b")), (peer("c"), peer("b"))];
-    let request = StepRequest { step: "idle", values: &values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "idle", seed: 1, values: &values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Latency, Latency.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(20));
     let outcomes: Vec<Outcome> =
@@ -104,6 +104,7 @@ fn hertz(rate: f64) -> (&'static str, Value) {
 fn run_step(values: &Values) -> (Vec<Outcome>, Derived) {
     let request = StepRequest {
         step: "probe",
+        seed: 1,
         values,
         pairs: vec![(peer("a"), peer("b"))],
         roles: Vec::new(),

@@ -34,6 +34,7 @@ fn the_loopback_is_one_hop_that_takes_the_largest_datagrams_in_order_both_ways()
     let values = values(&[("train", Value::Count(300)), ("transfer", Value::Size(Bytes(300_000)))]);
     let request = StepRequest {
         step: "look",
+        seed: 1,
         values: &values,
         pairs: vec![(peer("a"), peer("b"))],
         roles: Vec::new(),

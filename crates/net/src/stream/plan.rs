@@ -356,6 +356,7 @@ mod tests {
         let pairs = vec![(peer("a"), peer("b")), (peer("a"), peer("c"))];
         let request = weir_seams::workload::StepRequest {
             step: "",
+            seed: 1,
             values: &values,
             pairs,
             roles: Vec::new(),

@@ -42,7 +42,7 @@ pub fn run_all(tasks: Vec<Box<dyn Task>>, control: &Control) -> Vec<Result<Outco
 
 fn run(values: &Values, pairs: &[(&str, &str)]) -> (Vec<Outcome>, Derived) {
     let pairs = pairs.iter().map(|(from, to)| (peer(from), peer(to))).collect();
-    let request = StepRequest { step: "load", values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "load", seed: 1, values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Stream, Stream.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
@@ -340,6 +340,7 @@ fn the_wrong_key_is_refused_and_garbage_on_the_data_port_changes_nothing() {
     let values = values(&[("bytes", Value::Size(Bytes(1000)))]);
     let request = StepRequest {
         step: "load",
+        seed: 1,
         values: &values,
         pairs: vec![(peer("a"), peer("b"))],
         roles: Vec::new(),
@@ -372,6 +373,7 @@ fn a_flow_that_never_connects_is_named() {
     let values = values(&[("bytes", Value::Size(Bytes(1000)))]);
     let request = StepRequest {
         step: "load",
+        seed: 1,
         values: &values,
         pairs: vec![(peer("a"), peer("b"))],
         roles: Vec::new(),

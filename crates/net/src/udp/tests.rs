@@ -19,6 +19,7 @@ fn values(pairs: &[(&str, Value)]) -> Values {
 fn run_step(values: &Values) -> (Vec<Outcome>, Derived) {
     let request = StepRequest {
         step: "datagrams",
+        seed: 1,
         values,
         pairs: vec![(peer("a"), peer("b"))],
         roles: Vec::new(),

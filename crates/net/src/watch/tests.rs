@@ -29,7 +29,7 @@ fn paced() -> Value {
 /// What came of a run, and the chunks that it handed on; `stop_after` sends a stop.
 fn run(values: &Values, stop_after: Option<Duration>) -> (Vec<Outcome>, Derived, Vec<Chunk>) {
     let pairs = vec![(peer("a"), peer("b"))];
-    let request = StepRequest { step: "watch", values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "watch", seed: 1, values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Watch, Watch.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     control.record();
@@ -115,7 +115,7 @@ fn probes_alone_make_a_connection_each_and_a_stop_keeps_what_was_measured() {
 fn a_second_of_a_flow_that_nobody_takes_away_still_ends_with_its_figures() {
     let values = values(&[("duration", ms(1_200)), ("tcp", paced())]);
     let pairs = vec![(peer("a"), peer("b"))];
-    let request = StepRequest { step: "watch", values: &values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "watch", seed: 1, values: &values, pairs, roles: Vec::new(), key: KEY };
     let tasks = prepare_all(&Watch, Watch.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> = run_all(tasks, &control).into_iter().map(Result::unwrap).collect();

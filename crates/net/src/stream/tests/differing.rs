@@ -95,7 +95,7 @@ fn the_streams_of_a_mix_have_its_congestion_controls_in_turn_at_both_ends() {
     // A name that is not there is refused before anything moves, wherever in the mix it stands.
     let values = mixed("reno+cubic+nosuchcc");
     let pairs = vec![(peer("a"), peer("b"))];
-    let request = StepRequest { step: "load", values: &values, pairs, roles: Vec::new(), key: KEY };
+    let request = StepRequest { step: "load", seed: 1, values: &values, pairs, roles: Vec::new(), key: KEY };
     let refused = Stream.prepare(&Stream.assignments(&request)[0]).err().unwrap();
     assert!(refused.text.contains("\"nosuchcc\" is not available"), "{}", refused.text);
 }
