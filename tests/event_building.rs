@@ -59,6 +59,24 @@ fn a_builder_that_is_killed_or_hung_costs_no_event() {
     assert!(gone("b0") && gone("b1"), "{failures:#?}");
 }
 
+/// Payloads above 32 KiB take another way out of a source than smaller ones, and one of them may pass the end of its block.
+#[test]
+fn large_and_small_fragments_of_one_source_arrive_whole_and_in_their_order() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "400Hz", "--events", "800", "--sources", "2", "--builders", "2"]);
+    run.scheduler();
+    for name in ["s0", "s1"] {
+        let at = run.at.clone();
+        let sizes = ["--fragment-sizes", "exponential:60kB"];
+        run.role(name, weir().args(["event", "source", "--scheduler", &at, "--name", name]).args(sizes));
+    }
+    run.builder("b0");
+    run.builder("b1");
+    let summary = run.finish();
+    assert_eq!((of(&summary, "generated"), of(&summary, "complete")), (800, 800), "{summary:#}");
+    assert_eq!(of(&summary, "corrupt"), 0, "{summary:#}");
+}
+
 // Spec: event-building.md#delivery-1
 #[test]
 fn a_source_that_is_killed_and_started_again_makes_its_fragments_anew() {

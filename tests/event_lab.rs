@@ -33,10 +33,15 @@ fragment_size = "20kB"
 
 /// Status, summary, timeline and page.
 fn run(keys: &str, rest: &str) -> (i32, Value, Vec<Value>, String) {
+    run_with(&[], keys, rest)
+}
+
+fn run_with(arguments: &[&str], keys: &str, rest: &str) -> (i32, Value, Vec<Value>, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
     fs::write(&file, format!("{LAB}{keys}{rest}")).unwrap();
-    let (status, summary, _) = settled(|| run_file(&file, folder.path(), &[]), |(_, summary, _)| summary);
+    let (status, summary, _) =
+        settled(|| run_file(&file, folder.path(), arguments), |(_, summary, _)| summary);
     let results = Path::new(summary["results"].as_str().unwrap());
     let timeline = fs::read_to_string(results.join("timeline.jsonl")).unwrap();
     let events = timeline.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -102,6 +107,34 @@ fn a_scheduler_that_a_fault_kills_is_found_where_it_was_and_names_what_it_missed
     assert!(dropped + complete == 600.0 && (60.0..300.0).contains(&dropped), "{dropped} dropped");
     assert_eq!(metric(&summary, "event.dropped_for@reason.no-scheduler"), dropped, "all for one reason");
     assert!(summary["warnings"].to_string().contains("dropped: no-scheduler"), "{}", summary["warnings"]);
+}
+
+// Spec: scenario.md#fault-2
+#[test]
+fn a_fault_with_a_spread_comes_at_another_time_in_each_trial_and_at_the_same_in_each_configuration() {
+    need_lab();
+    let _turn = turn();
+    let slowed = fault("slow", "pi-4", "delay = { add = \"1ms\", for = \"100ms\" }")
+        .replace("at = \"1500ms\"", "at = \"200ms\"\nspread = \"600ms\"");
+    let sweep = "[sweep]\n\"step.build.scheduler\" = [\"round-robin\", \"membership-hash\"]\n";
+    let (status, summary, events, _) =
+        run_with(&["--trials", "2"], "rate = \"50Hz\"\nduration = \"1s\"\n", &format!("{slowed}{sweep}"));
+    assert_eq!(status, 0, "{summary:#}");
+    let at = |kind: &str| {
+        let own = events.iter().filter(|event| event["event"] == kind);
+        own.map(|event| event["at_ns"].as_u64().unwrap()).collect::<Vec<u64>>()
+    };
+    let offsets_us: Vec<u64> = at("fault-start")
+        .iter()
+        .map(|fault| {
+            at("step-start").iter().filter_map(|start| fault.checked_sub(*start)).min().unwrap() / 1000
+        })
+        .collect();
+    let [first, second, third, fourth] = offsets_us[..] else { panic!("{offsets_us:?}") };
+    assert!(offsets_us.iter().all(|us| (200_000..800_000).contains(us)), "{offsets_us:?}");
+    // Configurations take turns: A B, then B A.
+    assert!(first.abs_diff(second) < 10 && third.abs_diff(fourth) < 10, "{offsets_us:?}");
+    assert!(first.abs_diff(third) > 1_000, "{offsets_us:?}");
 }
 
 // Spec: event-building.md#search-1

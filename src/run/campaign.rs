@@ -5,6 +5,7 @@ use crate::run::hosts::{self, HostsLauncher};
 use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::resume;
+use crate::run::seeds::TrialSeed;
 use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
 use anyhow::{Context, anyhow, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -249,7 +250,7 @@ impl<'a> Campaign<'a> {
         let configuration = &self.plan.configurations[index];
         self.prepare_stage(configuration, trial)?;
         let Some(stage) = &mut self.stage else { bail!("the lab is not up") };
-        let seed = seed::split(self.plan.seed, &format!("trial {trial}"));
+        let seed = TrialSeed::new(self.plan.seed, trial);
         let data_ports = hosts::data_ports(configuration.hosts.as_deref().unwrap_or_default());
         let (jobs, parts) = jobs(self.workloads, configuration, seed, &stage.fleet, &data_ports)?;
         let among = if self.plan.configurations.len() > 1 {
@@ -384,11 +385,11 @@ fn samplers(configuration: &Configuration) -> Vec<String> {
 }
 
 /// The jobs of a configuration's steps, and what each of them is. A step whose pairs take turns is a job for each pair, a group
-/// of them for each round. `seed` is the trial's.
+/// of them for each round.
 fn jobs<'a>(
     workloads: &'static [WorkloadEntry],
     configuration: &'a Configuration,
-    seed: u64,
+    seed: TrialSeed,
     fleet: &Fleet,
     data_ports: &'a BTreeMap<String, PortRange>,
 ) -> anyhow::Result<(Vec<StepJob<'a>>, Vec<Part>)> {
@@ -418,7 +419,7 @@ fn jobs<'a>(
                     workload_name: &step.workload,
                     workload: entry_of(workloads, step)?.build,
                     values: &step.values,
-                    seed: seed::split(seed, &format!("step {}", step.name)),
+                    seed: seed.step(&step.name),
                     pairs: peers.collect::<anyhow::Result<_>>()?,
                     roles: roles.collect::<anyhow::Result<_>>()?,
                     group,

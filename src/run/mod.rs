@@ -24,6 +24,8 @@ pub mod records;
 #[cfg(feature = "lab")]
 pub mod resume;
 #[cfg(feature = "lab")]
+pub mod seeds;
+#[cfg(feature = "lab")]
 pub mod trial;
 #[cfg(feature = "lab")]
 pub mod turns;

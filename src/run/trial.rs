@@ -6,6 +6,7 @@ use crate::run::measure::to_trial_clock;
 use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::records::{Lateness, Recorder};
+use crate::run::seeds::TrialSeed;
 use crate::run::turns;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -20,7 +21,6 @@ use weir_core::chunk::{Chunk, ChunkRecord};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
-use weir_core::seed;
 use weir_lab::Lab;
 use weir_report::ChunkWriter;
 use weir_seams::sampler::{Sampler, SamplerTarget};
@@ -64,8 +64,7 @@ pub struct TrialInput<'a> {
     /// Of each job.
     pub parts: &'a [Part],
     pub trial: u32,
-    /// The same in every configuration's trial of this number.
-    pub seed: u64,
+    pub seed: TrialSeed,
     pub key: &'a str,
     pub first_task: u64,
     /// For the progress line: `trial 2/5`.
@@ -403,7 +402,7 @@ pub fn run(
         group_left,
         moved: vec![0; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
-        injector: Injector::new(&input.configuration.faults, seed::split(input.seed, "faults")),
+        injector: Injector::new(&input.configuration.faults, input.seed.faults()),
         captures: Captures::new(input.directory, input.configuration, input.trial),
         injected: Vec::new(),
         orders: VecDeque::new(),

@@ -49,13 +49,13 @@ impl Block {
         Block { start: if start < PAGE_BYTES { start } else { 0 }, bytes, len }
     }
 
-    fn all(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..][..self.len]
     }
 
     /// The window's bytes: two pieces where it passes the block's end, else the second is empty.
     pub fn slices(&self, window: Window) -> [&[u8]; 2] {
-        let (all, first) = (self.all(), window.offset as usize);
+        let (all, first) = (self.bytes(), window.offset as usize);
         let end = first + window.bytes as usize;
         if end <= all.len() { [&all[first..end], &[]] } else { [&all[first..], &all[..end - all.len()]] }
     }

@@ -1,9 +1,28 @@
 //! A page of `u64` words in shared memory: one process writes counters, any number read them.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file in memory (memfd_create(2)); `name` is for people who look at the process.
+pub(crate) fn unnamed_file(name: &CStr) -> io::Result<File> {
+    // Safety: the name is a valid C string.
+    let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Safety: the descriptor is fresh and ours alone.
+    Ok(unsafe { File::from_raw_fd(raw) })
+}
+
+/// From now on nobody can do to the file what the seals forbid, nor take them away.
+pub(crate) fn seal(file: &File, seals: libc::c_int) -> io::Result<()> {
+    // Safety: no memory is passed.
+    let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals | libc::F_SEAL_SEAL) };
+    if sealed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
 
 /// A mapping of the page. Words are single atomics: each is whole, but two need not be of the same moment.
 struct Mapping {
@@ -63,28 +82,11 @@ impl Page {
     /// A new page of `words` zeros, without a name: it lives as long as a descriptor or mapping of it.
     pub fn create(words: usize) -> io::Result<Self> {
         assert!(words > 0);
-        // Safety: the name is a valid C string.
-        let raw =
-            unsafe { libc::memfd_create(c"weir-page".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // Safety: the descriptor is fresh and ours alone.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        File::from(fd.try_clone()?).set_len(words as u64 * 8)?;
+        let file = unnamed_file(c"weir-page")?;
+        file.set_len(words as u64 * 8)?;
         // Without this a holder could shrink the file under a reader, who would then be killed by SIGBUS.
-        // Safety: no memory is passed.
-        let sealed = unsafe {
-            libc::fcntl(
-                fd.as_raw_fd(),
-                libc::F_ADD_SEALS,
-                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
-            )
-        };
-        if sealed < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Self::open(fd)
+        seal(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+        Self::open(file.into())
     }
 
     /// Takes over a page made by `create` in another process.

@@ -1,20 +1,24 @@
-//! Event building beside ZeroMQ push/pull with the same grouping, beside plain streams over as many connections, and how many heartbeats
-//! the scheduler's process carries.
+//! Event building beside ZeroMQ push/pull with the same grouping, beside plain streams over as many connections (on loopback and through a
+//! lab's 10 Gbit/s link), and how many heartbeats the scheduler's process carries.
 
 use super::Settings;
 use super::groups::{ROUNDS, interleaved, limit, next_port, ratio, remember};
-use super::place;
+use super::place::{self, Place};
 use super::process::{self, Line, Running};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools;
 use serde_json::Value;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
 use std::time::Duration;
 
 const SOURCES: usize = 2;
 const BUILDERS: usize = 2;
 /// A load counts as carried if so much of it is built, and no event is dropped.
 const CARRIED: f64 = 0.98;
+/// Of a builder, all its sources together: as much as the kernel would take of plain streams.
+const WINDOW: &str = "8MiB";
 const ENDED: Duration = Duration::from_secs(20);
 
 /// What one run gave, all processes together.
@@ -39,21 +43,65 @@ struct Shape {
     fragment_bytes: u64,
 }
 
+impl Shape {
+    /// The bytes of an event.
+    fn event_bytes(&self) -> f64 {
+        (self.sources as u64 * self.fragment_bytes) as f64
+    }
+}
+
+/// Where event building runs: the sources at the client's end, the rest at the server's.
+struct Yard {
+    place: Place,
+    /// Of what can be reached from elsewhere than loopback.
+    key: Option<tempfile::NamedTempFile>,
+    /// The first rate that is tried, for this much of an event.
+    start_bits_per_second: f64,
+}
+
+impl Yard {
+    fn loopback() -> Yard {
+        Yard { place: place::loopback(), key: None, start_bits_per_second: 10e9 }
+    }
+
+    fn lab(settings: &Settings, file: &str) -> Result<Yard, String> {
+        let place = place::lab(settings, file, "right-0", "left-0")?;
+        let mut key = tempfile::NamedTempFile::new().map_err(|problem| problem.to_string())?;
+        // Known to nobody else for as long as it lasts, which is all that is asked of it here.
+        let words = (0..4).map(|_| RandomState::new().build_hasher().finish().to_le_bytes());
+        key.write_all(&words.flatten().collect::<Vec<u8>>()).map_err(|problem| problem.to_string())?;
+        Ok(Yard { place, key: Some(key), start_bits_per_second: 4e9 })
+    }
+
+    fn with_key(&self, mut words: Line) -> Line {
+        if let Some(key) = &self.key {
+            words.extend(["--key-file".to_owned(), key.path().display().to_string()]);
+        }
+        words
+    }
+}
+
 fn line(words: &[&str]) -> Line {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// One scheduler, and its sources and builders as a process each.
-fn weir(settings: &Settings, outcome: &mut Outcome, shape: &Shape, rate_hz: u64) -> Result<Built, String> {
+fn weir(
+    settings: &Settings,
+    outcome: &mut Outcome,
+    yard: &Yard,
+    shape: &Shape,
+    rate_hz: u64,
+) -> Result<Built, String> {
     let (port, program) = (next_port(), settings.weir.to_string_lossy().into_owned());
-    let at = format!("127.0.0.1:{port}");
+    let (listen, at) = (format!("{}:{port}", yard.place.listen), format!("{}:{port}", yard.place.server));
     let events = (rate_hz as f64 * settings.duration.as_secs_f64()).ceil().max(1.0) as u64;
     let scheduler = line(&[
         &program,
         "event",
         "scheduler",
         "--listen",
-        &at,
+        &listen,
         "--rate",
         &format!("{rate_hz}Hz"),
         "--events",
@@ -64,8 +112,11 @@ fn weir(settings: &Settings, outcome: &mut Outcome, shape: &Shape, rate_hz: u64)
         &shape.builders.to_string(),
         "--scheduler",
         "round-robin",
+        "--grant-window",
+        WINDOW,
         "--json",
     ]);
+    let scheduler = yard.place.at_server(yard.with_key(scheduler));
     remember(outcome, &scheduler, port);
     let mut running = process::start(&settings.scratch, &scheduler)?;
     running.listening(port)?;
@@ -74,12 +125,14 @@ fn weir(settings: &Settings, outcome: &mut Outcome, shape: &Shape, rate_hz: u64)
         let (name, size) = (format!("s{number}"), format!("{}B", shape.fragment_bytes));
         let words =
             [&*program, "event", "source", "--scheduler", &at, "--name", &name, "--fragment-size", &size];
-        others.push(begin(settings, outcome, &line(&words), port, number == 0)?);
+        let source = yard.place.at_client(yard.with_key(line(&words)));
+        others.push(begin(settings, outcome, &source, port, number == 0)?);
     }
     for number in 0..shape.builders {
         let name = format!("b{number}");
         let words = [&*program, "event", "builder", "--scheduler", &at, "--name", &name];
-        others.push(begin(settings, outcome, &line(&words), port, number == 0)?);
+        let builder = yard.place.at_server(yard.with_key(line(&words)));
+        others.push(begin(settings, outcome, &builder, port, number == 0)?);
     }
     let scheduler = running.wait(limit(settings), true)?;
     let mut cpu_seconds = scheduler.cpu_seconds;
@@ -92,12 +145,10 @@ fn weir(settings: &Settings, outcome: &mut Outcome, shape: &Shape, rate_hz: u64)
     let rate = tools::weir_metric(&scheduler.stdout, "event.rate_hertz", "mean")?;
     let drain = document["points"][0]["metrics"]["event.drain_seconds"]["mean"].as_f64().unwrap_or(0.0);
     let events_per_second = complete / (generated / rate + drain);
-    let payload_bytes = complete * (shape.sources as u64 * shape.fragment_bytes) as f64;
+    let payload_bytes = complete * shape.event_bytes();
     Ok(Built {
         events_per_second,
-        goodput_bits_per_second: events_per_second
-            * (shape.sources as u64 * shape.fragment_bytes) as f64
-            * 8.0,
+        goodput_bits_per_second: events_per_second * shape.event_bytes() * 8.0,
         cpu_seconds,
         payload_bytes,
         carried: complete == generated && events_per_second >= CARRIED * rate_hz as f64,
@@ -117,14 +168,22 @@ fn begin(
     process::start(&settings.scratch, line)
 }
 
-/// The highest rate of a run that is carried: doubled until one is not, then halved towards it.
-fn highest(settings: &Settings, outcome: &mut Outcome, shape: &Shape) -> Result<u64, String> {
+/// The highest rate of a run that is carried: doubled until one is not, then halved towards it, to a 20th or `finely` to a 100th.
+fn highest(
+    settings: &Settings,
+    outcome: &mut Outcome,
+    yard: &Yard,
+    shape: &Shape,
+    finely: bool,
+) -> Result<u64, String> {
     let (mut carried, mut refused) = (0, None);
-    let mut rate_hz = if shape.fragment_bytes > 16_384 { 2_000 } else { 20_000 };
-    while refused.is_none_or(|refused: u64| refused - carried > carried / 20) && rate_hz <= 9_000_000 {
+    let parts = if finely { 100 } else { 20 };
+    let mut rate_hz = (yard.start_bits_per_second / (8.0 * shape.event_bytes().max(1.0))) as u64;
+    rate_hz = rate_hz.clamp(1, 20_000);
+    while refused.is_none_or(|refused: u64| refused - carried > carried / parts) && rate_hz <= 9_000_000 {
         // A run may fail by chance; a rate is refused when two do.
-        let fits = weir(settings, outcome, shape, rate_hz)?.carried
-            || weir(settings, outcome, shape, rate_hz)?.carried;
+        let fits = weir(settings, outcome, yard, shape, rate_hz)?.carried
+            || weir(settings, outcome, yard, shape, rate_hz)?.carried;
         if fits {
             carried = rate_hz;
         } else {
@@ -190,15 +249,16 @@ pub fn beside_zeromq(settings: &Settings) -> Result<Outcome, String> {
     if !settings.zeromq.is_file() {
         return Err("the ZeroMQ event builder is missing: scripts/install-bench-peers".to_owned());
     }
+    let yard = Yard::loopback();
     for fragment_bytes in [256, 1_024, 4_096, 65_536] {
         let shape = Shape { sources: SOURCES, builders: BUILDERS, fragment_bytes };
-        let rate_hz = highest(settings, &mut outcome, &shape)?;
+        let rate_hz = highest(settings, &mut outcome, &yard, &shape, false)?;
         let events = (rate_hz as f64 * settings.duration.as_secs_f64()) as u64;
         let mut arms: [Vec<Built>; 3] = Default::default();
         for round in 0..settings.rounds(ROUNDS) {
             for arm in interleaved(round, 3) {
                 arms[arm].push(if arm == 1 {
-                    weir(settings, &mut outcome, &shape, rate_hz)?
+                    weir(settings, &mut outcome, &yard, &shape, rate_hz)?
                 } else {
                     zeromq(settings, &mut outcome, &shape, events)?
                 });
@@ -232,39 +292,12 @@ pub fn beside_zeromq(settings: &Settings) -> Result<Outcome, String> {
 /// Large fragments beside as many plain connections, and empty ones for the scheduler alone.
 pub fn beside_streams(settings: &Settings) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
-    let place = place::loopback();
-    let shape = Shape { sources: SOURCES, builders: BUILDERS, fragment_bytes: 1 << 20 };
-    let rate_hz = highest(settings, &mut outcome, &shape)?;
-    let (mut ours, mut plain) = (Vec::new(), Vec::new());
-    for round in 0..settings.rounds(ROUNDS) {
-        for arm in interleaved(round, 2) {
-            if arm == 0 {
-                ours.push(weir(settings, &mut outcome, &shape, rate_hz)?.goodput_bits_per_second);
-                continue;
-            }
-            let port = next_port();
-            let serve = tools::weir_serve(settings, &place.listen, port);
-            let load = tools::weir_stream(
-                settings,
-                &place.server,
-                port,
-                SOURCES * BUILDERS,
-                tools::LARGE_BLOCK,
-                None,
-            );
-            remember(&mut outcome, &serve, port);
-            remember(&mut outcome, &load, port);
-            let mut server = process::start(&settings.scratch, &serve)?;
-            server.listening(port)?;
-            let client = process::finish(&settings.scratch, &load, limit(settings))?;
-            server.stop(ENDED)?;
-            plain.push(tools::weir_goodput(&client.stdout)?);
-        }
-    }
-    let name = "goodput, fragments of 1 MiB, event building / plain streams".to_owned();
-    outcome.rows.push(ratio(name, Bound::AtLeast(0.95), ("events", &ours), ("streams", &plain)));
+    goodput_beside_streams(settings, &mut outcome, &Yard::loopback(), "loopback")?;
+    let file = "fabric-9000.toml";
+    outcome.commands.push(format!("weir lab up bench/labs/{file} --name NAME"));
+    goodput_beside_streams(settings, &mut outcome, &Yard::lab(settings, file)?, "10 Gbit/s lab")?;
     let many = Shape { sources: 8, builders: 8, fragment_bytes: 0 };
-    let rate_hz = highest(settings, &mut outcome, &many)?;
+    let rate_hz = highest(settings, &mut outcome, &Yard::loopback(), &many, false)?;
     outcome.rows.push(Row {
         name: "heartbeats a second, 8 sources, 8 builders, empty fragments".to_owned(),
         unit: "1/s",
@@ -272,6 +305,45 @@ pub fn beside_streams(settings: &Settings) -> Result<Outcome, String> {
         values: vec![rate_hz as f64],
         arms: vec![],
     });
-    outcome.notes.push("Loopback, a process for each role.".to_owned());
+    outcome.notes.push(
+        "A process for each role. Event building runs at the highest rate of which it loses nothing, found before the rounds; streams as fast as \
+         they go. In the lab two sources are on one host and two builders and the scheduler on the other."
+            .to_owned(),
+    );
     Ok(outcome)
+}
+
+/// The same flows once with fragments and once without anything in them.
+fn goodput_beside_streams(
+    settings: &Settings,
+    outcome: &mut Outcome,
+    yard: &Yard,
+    what: &str,
+) -> Result<(), String> {
+    let shape = Shape { sources: SOURCES, builders: BUILDERS, fragment_bytes: 1 << 20 };
+    let rate_hz = highest(settings, outcome, yard, &shape, true)?;
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for round in 0..settings.rounds(ROUNDS) {
+        for arm in interleaved(round, 2) {
+            if arm == 0 {
+                ours.push(weir(settings, outcome, yard, &shape, rate_hz)?.goodput_bits_per_second);
+                continue;
+            }
+            let (place, port) = (&yard.place, next_port());
+            let serve = place.at_server(tools::weir_serve(settings, &place.listen, port));
+            let flows = SOURCES * BUILDERS;
+            let load = tools::weir_stream(settings, &place.server, port, flows, tools::LARGE_BLOCK, None);
+            let load = place.at_client(load);
+            remember(outcome, &serve, port);
+            remember(outcome, &load, port);
+            let mut server = process::start(&settings.scratch, &serve)?;
+            server.listening(port)?;
+            let client = process::finish(&settings.scratch, &load, limit(settings))?;
+            server.stop(ENDED)?;
+            plain.push(tools::weir_goodput(&client.stdout)?);
+        }
+    }
+    let name = format!("goodput, {what}, fragments of 1 MiB, event building / plain streams");
+    outcome.rows.push(ratio(name, Bound::AtLeast(0.95), ("events", &ours), ("streams", &plain)));
+    Ok(())
 }

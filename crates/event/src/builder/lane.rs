@@ -66,6 +66,8 @@ pub(super) struct Lane {
     /// When bytes last came, or it was last asked.
     pub moved_at: Instant,
     header: [u8; HEADER_BYTES],
+    /// Payload of the last fragment of which the header has come.
+    last_bytes: u32,
     pub reading: Reading,
     /// The `Coming` of the fragment before, to be used again.
     spare: Option<Box<Coming>>,
@@ -82,6 +84,7 @@ impl Lane {
             missing: 0,
             moved_at: now,
             header: [0; HEADER_BYTES],
+            last_bytes: 0,
             reading: Reading::Header(0),
             spare: None,
         }
@@ -240,16 +243,23 @@ impl Builder {
     }
 
     fn take_one<'a>(&mut self, slot: u16, bytes: &'a [u8], now: Instant) -> Option<&'a [u8]> {
-        let lane = self.lanes.get(usize::from(slot))?;
         let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let header = Header::decode(head).ok().filter(|header| header.source == slot)?;
         let (payload, rest) = rest.split_at_checked(header.bytes as usize)?;
         let whole = (HEADER_BYTES + payload.len()) as u64;
+        let lane = self.lanes.get_mut(usize::from(slot))?;
+        lane.last_bytes = header.bytes;
         let granted = lane.received_bytes + whole <= lane.granted_bytes;
         (granted
             && matches!(lane.reading, Reading::Header(0))
             && self.join_whole(slot, &header, payload, now))
         .then_some(rest)
+    }
+
+    /// Payload of the fragment that is coming over a connection, or of the one before: the next is likely alike.
+    pub fn fragment_bytes(&self, link: u64) -> u32 {
+        let lane = self.links.get(&link).and_then(|slot| self.lanes.get(usize::from(*slot)));
+        lane.map_or(0, |lane| lane.last_bytes)
     }
 
     /// The first `count` bytes of `space` have been read.
@@ -302,6 +312,7 @@ impl Builder {
             Reading::Header(HEADER_BYTES) => {
                 let header = Header::decode(&lane.header)?;
                 lane.reading = Reading::Header(0);
+                lane.last_bytes = header.bytes;
                 if header.source != slot {
                     return Err(Cut::WrongSource(header.source));
                 }

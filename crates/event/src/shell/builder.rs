@@ -20,6 +20,9 @@ use weir_transport::tcp_options::TcpOptions;
 
 /// What is read beyond the fragment that is coming: small fragments come many at once.
 const BESIDE_BYTES: usize = 256 * 1024;
+/// Where fragments are this large: enough for the header of the next one.
+const BESIDE_LARGE_BYTES: usize = 1024;
+const LARGE_BYTES: u32 = 32 * 1024;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN: usize = 16;
 const NOTICE: Duration = Duration::from_millis(20);
@@ -235,9 +238,13 @@ impl BuilderShell {
         for _ in 0..READS_PER_TURN {
             let Some(pipe) = self.hub.pipe(link) else { return false };
             let mut stream = pipe.stream();
+            // What is read beyond a fragment is copied to its place, which large ones are spared.
+            let large = self.core.fragment_bytes(link) >= LARGE_BYTES;
+            let more = if large { BESIDE_LARGE_BYTES } else { BESIDE_BYTES };
             let space = self.core.space(link);
-            let (own, room) = (space.len(), space.len() + self.beside.len());
-            let mut both = [IoSliceMut::new(space), IoSliceMut::new(&mut self.beside)];
+            let own = space.len();
+            let room = own + more;
+            let mut both = [IoSliceMut::new(space), IoSliceMut::new(&mut self.beside[..more])];
             let count = match stream.read_vectored(&mut both) {
                 Ok(0) => return false,
                 Ok(count) => count,

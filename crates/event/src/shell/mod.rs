@@ -3,6 +3,7 @@
 
 mod builder;
 mod hub;
+mod lender;
 mod news;
 mod order;
 mod pipe;

@@ -1,12 +1,13 @@
 //! The source on real sockets.
 
 use super::hub::Hub;
+use super::lender::{self, Lender};
 use super::news::{CONTROL, Dialer, News};
 use super::order::Order;
 use super::{ShellError, token_of};
 use crate::source::{Action, ChannelId, Source};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, IoSlice, Write};
+use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub struct SourceShell {
     ended: Option<String>,
     seat: Option<(u64, Box<dyn Seat>)>,
     granted_bytes: u64,
+    lender: Option<Lender>,
 }
 
 impl SourceShell {
@@ -59,6 +61,7 @@ impl SourceShell {
     ) -> Result<SourceShell, ShellError> {
         let hub = Hub::new().map_err(ShellError::of("cannot watch connections"))?;
         let dialer = Dialer::new(key, data, hub.desk());
+        let lender = Lender::of(core.block());
         Ok(SourceShell {
             core,
             hub,
@@ -72,6 +75,7 @@ impl SourceShell {
             ended: None,
             seat: None,
             granted_bytes: 0,
+            lender,
         })
     }
 
@@ -224,8 +228,7 @@ impl SourceShell {
                 self.core.on_blocked(channel, now);
                 continue;
             }
-            let mut stream = pipe.stream();
-            match stream.write_vectored(&slices[..count]) {
+            match lender::send(self.lender.as_ref(), pipe.stream(), &slices[..count]) {
                 Ok(bytes) => self.core.on_written(channel, bytes as u64, now),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -249,6 +249,14 @@ pub(crate) fn path(points: impl IntoIterator<Item = (f64, f64)>) -> Html {
     out
 }
 
+/// The mark of a figure from elsewhere, around a place in pixels.
+pub(crate) fn diamond(class: &'static str, x: f64, y: f64) -> Html {
+    let mut out = Html::new();
+    put!(&mut out, "<path class=\"curve ", class, "\" fill=\"var(--paper)\" d=\"M", x - 5.0, " ", y);
+    put!(&mut out, "L", x, " ", y - 5.0, "L", x + 5.0, " ", y, "L", x, " ", y + 5.0, "Z\"/>");
+    out
+}
+
 /// Text before the class of the colour a line or mark of this index has; the same hue is not used twice in a plot.
 pub(crate) fn hue(index: usize) -> &'static str {
     const HUES: [&str; 8] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];

@@ -7,6 +7,7 @@ mod fit;
 mod ledger;
 mod matrix;
 mod points;
+mod published;
 mod scaling;
 mod series;
 mod stage;
@@ -43,7 +44,7 @@ pub fn html(folder: &Folder) -> String {
         put!(&mut out, verdict::criteria(&summary.criteria));
     }
     put!(&mut out, steps::contents(folder), topology::section(folder));
-    put!(&mut out, scaling::section(folder));
+    put!(&mut out, published::section(folder), scaling::section(folder));
     put!(&mut out, steps::section(folder));
     put!(&mut out, points::section(folder));
     put!(&mut out, environment::section(folder));

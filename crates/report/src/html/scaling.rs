@@ -1,6 +1,6 @@
 //! Scaling curves: a metric against a swept number, with the ceiling and the spread over trials.
 
-use super::chart::{Axis, Frame, hue, path};
+use super::chart::{Axis, Frame, diamond, hue, path};
 use super::fit;
 use super::steps::{points, published, published_of};
 use crate::Folder;
@@ -302,8 +302,7 @@ fn elsewhere(
         );
     }
     for (x, y) in places {
-        put!(&mut out, "<path class=\"curve ", hue(index), "\" fill=\"var(--paper)\" d=\"M", x - 5.0, " ", y);
-        put!(&mut out, "L", x, " ", y - 5.0, "L", x + 5.0, " ", y, "L", x, " ", y + 5.0, "Z\"/>");
+        put!(&mut out, diamond(hue(index), x, y));
     }
     out
 }

@@ -1,0 +1,57 @@
+//! Large payloads are lent to the kernel: a copy less for every byte.
+
+use crate::payload::Block;
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use weir_sys::lent::{memory_file, send_file, send_with_more};
+
+/// Pieces from this size on are lent: below, the call of their own costs more than the copy.
+const LENT_BYTES_MIN: usize = 32 << 10;
+/// A larger block, which is a file that is replayed, is not kept a second time.
+const BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// A block's bytes once more, in a file in memory.
+pub(super) struct Lender {
+    file: File,
+    /// Where the block lies in this process.
+    addresses: Range<usize>,
+}
+
+impl Lender {
+    /// `None`: the block is too large, or the system has no such files; then everything is written.
+    pub fn of(block: &Block) -> Option<Lender> {
+        let bytes = block.bytes();
+        if bytes.len() < LENT_BYTES_MIN || bytes.len() > BLOCK_BYTES_MAX {
+            return None;
+        }
+        let start = bytes.as_ptr() as usize;
+        Some(Lender { file: memory_file(bytes).ok()?, addresses: start..start + bytes.len() })
+    }
+
+    /// Where a slice is in the file, if it is large and of the block.
+    fn offset(&self, slice: &[u8]) -> Option<u64> {
+        let start = slice.as_ptr() as usize;
+        let within = self.addresses.contains(&start) && start + slice.len() <= self.addresses.end;
+        (slice.len() >= LENT_BYTES_MIN && within).then(|| (start - self.addresses.start) as u64)
+    }
+}
+
+/// Sends some of what the slices hold; how much the connection took.
+pub(super) fn send(
+    lender: Option<&Lender>,
+    mut stream: &TcpStream,
+    slices: &[IoSlice<'_>],
+) -> io::Result<usize> {
+    let Some(lender) = lender else { return stream.write_vectored(slices) };
+    match slices.iter().enumerate().find_map(|(at, slice)| Some((at, lender.offset(slice)?))) {
+        None => stream.write_vectored(slices),
+        Some((0, offset)) => match send_file(stream.as_fd(), &lender.file, offset, slices[0].len())? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            sent => Ok(sent),
+        },
+        Some((at, _)) => send_with_more(stream.as_fd(), &slices[..at]),
+    }
+}
