@@ -116,6 +116,22 @@ fn a_scheduler_that_is_killed_and_started_again_goes_on_and_names_what_it_missed
     assert_eq!(of(&summary, "complete") + missed, 500, "{summary:#}");
 }
 
+/// A builder that dies between two writes must not take its sources with it.
+#[test]
+fn no_role_ends_by_a_signal_where_a_connection_is_closed_at_the_other_end() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "100Hz", "--events", "300", "--sources", "1"]);
+    run.scheduler();
+    run.source("s0");
+    run.builder("b0");
+    pause(1000);
+    let ignored = run.signals_ignored();
+    assert_eq!(ignored.len(), 3, "{ignored:?}");
+    // SIGPIPE is the 13th.
+    assert!(ignored.iter().all(|(_, mask)| mask & (1 << 12) != 0), "{ignored:?}");
+    assert_eq!(of(&run.finish(), "complete"), 300);
+}
+
 // Spec: event-building.md#names-1
 #[test]
 fn of_two_with_one_name_the_later_stays_and_the_other_is_told() {

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use members::{Members, MembersOf};
 use serde_json::{Value as Json, json};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use weir_event::roles::{BuilderRole, SchedulerReport, SchedulerRole, SourceRole}
 use weir_event::shell::Order;
 use weir_event::{metrics, workload};
 use weir_seams::membership::check_name;
+use weir_sys::signal::BrokenPipesAreErrors;
 use weir_transport::{Key, exposure, tcp};
 
 /// Of a scheduler, unless another is given.
@@ -195,7 +197,7 @@ impl Order for Signals {
         self.done.store(done, Ordering::Relaxed);
     }
     fn warn(&self, what: &str) {
-        eprintln!("weir: {what}");
+        tell(what);
     }
 }
 
@@ -250,15 +252,15 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         bail!("--sources is 1 to {} and --builders at least 1", workload::SOURCES_MAX);
     }
     weir_sys::signal::count_interrupts();
+    let _pipes = BrokenPipesAreErrors::begin();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let listener = tcp::listen(address, None)?;
     if !args.json {
-        eprintln!(
-            "weir: scheduler at {}; waits for {} sources and {} builders",
-            listener.local_addr()?,
-            args.sources,
-            args.builders
-        );
+        let at = listener.local_addr()?;
+        tell(&format!(
+            "scheduler at {at}; waits for {} sources and {} builders",
+            args.sources, args.builders
+        ));
     }
     let role = SchedulerRole {
         listener,
@@ -365,6 +367,7 @@ fn source(args: &SourceArgs) -> anyhow::Result<i32> {
     )?;
     let scheduler = resolve(&args.scheduler, DEFAULT_PORT)?;
     weir_sys::signal::count_interrupts();
+    let _pipes = BrokenPipesAreErrors::begin();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let key = key(args.key_file.as_deref())?;
     let membership = args.members.open(MembersOf::Sources)?;
@@ -388,6 +391,7 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
     let key = key(args.key_file.as_deref())?;
     needs_key(&address, key.as_ref())?;
     weir_sys::signal::count_interrupts();
+    let _pipes = BrokenPipesAreErrors::begin();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let listener = tcp::listen(address, Some(&plan.tcp))?;
     let bound = listener.local_addr()?;
@@ -409,11 +413,16 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
+/// To standard error, for a program that outlives a reader of it.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "weir: {text}");
+}
+
 fn end(role: &str, name: &str, why: &str, json: bool, report: Json) {
     if json {
         say(&json!({"role": role, "name": name, "report": report}).to_string());
     } else {
-        eprintln!("weir: {role} {name}: {why}");
+        tell(&format!("{role} {name}: {why}"));
     }
 }
 

@@ -84,17 +84,28 @@ impl Run {
         assert!(status.success());
     }
 
-    /// Names of the roles that run, and the most memory that was ever resident in each.
-    pub fn resident_peaks(&self) -> Vec<(String, u64)> {
+    /// Of each role that runs: what the kernel says of it under `key`.
+    fn statuses(&self, key: &str) -> Vec<(String, String)> {
         let others = self.others.iter().map(|(name, child)| (name.as_str(), child));
         let all = others.chain(self.scheduler.iter().map(|child| ("scheduler", child)));
-        let peak = |child: &Child| {
+        let read = |child: &Child| {
             let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-            let line =
-                status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a running process");
-            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a running process");
+            line.trim().to_owned()
         };
-        all.map(|(name, child)| (name.to_owned(), peak(child))).collect()
+        all.map(|(name, child)| (name.to_owned(), read(child))).collect()
+    }
+
+    /// Names of the roles that run, and the most memory that was ever resident in each.
+    pub fn resident_peaks(&self) -> Vec<(String, u64)> {
+        let bytes = |text: String| text.trim_end_matches(" kB").parse::<u64>().unwrap() * 1024;
+        self.statuses("VmHWM:").into_iter().map(|(name, text)| (name, bytes(text))).collect()
+    }
+
+    /// Likewise, and the mask of the signals that each ignores.
+    pub fn signals_ignored(&self) -> Vec<(String, u64)> {
+        let mask = |text: String| u64::from_str_radix(&text, 16).unwrap();
+        self.statuses("SigIgn:").into_iter().map(|(name, text)| (name, mask(text))).collect()
     }
 
     /// The summary, once the scheduler has ended.

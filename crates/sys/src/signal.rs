@@ -33,6 +33,26 @@ pub fn ignore_interrupt() {
     }
 }
 
+/// While it lives, writing to a connection that the other end has closed is an error of the call and does not end the program, however
+/// it is written (writev(2) and sendfile(2) know no `MSG_NOSIGNAL`).
+pub struct BrokenPipesAreErrors(());
+
+impl BrokenPipesAreErrors {
+    pub fn begin() -> BrokenPipesAreErrors {
+        // Safety: ignoring a signal has no handler and no shared state.
+        unsafe {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        }
+        BrokenPipesAreErrors(())
+    }
+}
+
+impl Drop for BrokenPipesAreErrors {
+    fn drop(&mut self) {
+        default_broken_pipe();
+    }
+}
+
 /// A closed pipe on standard output ends the program quietly, as for any filter in a shell.
 pub fn default_broken_pipe() {
     // Safety: restores the default action, no handler involved.

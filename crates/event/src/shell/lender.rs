@@ -1,6 +1,6 @@
 //! Large payloads are lent to the kernel: a copy less for every byte.
 
-use crate::payload::Block;
+use crate::payload::Payload;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
@@ -21,10 +21,10 @@ pub(super) struct Lender {
 }
 
 impl Lender {
-    /// `None`: the block is too large, or the system has no such files; then everything is written.
-    pub fn of(block: &Block) -> Option<Lender> {
-        let bytes = block.bytes();
-        if bytes.len() < LENT_BYTES_MIN || bytes.len() > BLOCK_BYTES_MAX {
+    /// `None`: no fragment is large, the block is too large, or the system has no such files; then everything is written.
+    pub fn of(payload: &Payload) -> Option<Lender> {
+        let bytes = payload.block().bytes();
+        if (payload.sizes().bytes_max() as usize) < LENT_BYTES_MIN || bytes.len() > BLOCK_BYTES_MAX {
             return None;
         }
         let start = bytes.as_ptr() as usize;

@@ -61,7 +61,7 @@ impl SourceShell {
     ) -> Result<SourceShell, ShellError> {
         let hub = Hub::new().map_err(ShellError::of("cannot watch connections"))?;
         let dialer = Dialer::new(key, data, hub.desk());
-        let lender = Lender::of(core.block());
+        let lender = Lender::of(core.payload());
         Ok(SourceShell {
             core,
             hub,

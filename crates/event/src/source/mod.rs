@@ -16,7 +16,7 @@ pub use channel::ChannelId;
 use crate::ledger::Settled;
 use crate::member::{Due, Member, highest};
 use crate::message::{Answer, Join, Known, Message, Role, RunId, VERSION, Welcome};
-use crate::payload::{Block, Payload};
+use crate::payload::Payload;
 use crate::table::Table;
 use crate::wire::HEADER_BYTES;
 use channel::Channel;
@@ -382,9 +382,8 @@ impl Source {
     pub fn figures(&self) -> Figures {
         self.figures
     }
-    /// Of which fragments show windows.
-    pub fn block(&self) -> &Block {
-        self.payload.block()
+    pub fn payload(&self) -> &Payload {
+        &self.payload
     }
     /// Fragments that are kept, headers included.
     pub fn held_bytes(&self) -> u64 {
