@@ -66,9 +66,7 @@ fn large_and_small_fragments_of_one_source_arrive_whole_and_in_their_order() {
     let mut run = Run::new(&["--rate", "400Hz", "--events", "800", "--sources", "2", "--builders", "2"]);
     run.scheduler();
     for name in ["s0", "s1"] {
-        let at = run.at.clone();
-        let sizes = ["--fragment-sizes", "exponential:60kB"];
-        run.role(name, weir().args(["event", "source", "--scheduler", &at, "--name", name]).args(sizes));
+        run.source_of(name, &["--fragment-sizes", "exponential:60kB"]);
     }
     run.builder("b0");
     run.builder("b1");

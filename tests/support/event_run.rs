@@ -40,11 +40,13 @@ impl Run {
     }
 
     pub fn source(&mut self, name: &str) {
+        self.source_of(name, &["--fragment-size", "5kB"]);
+    }
+
+    /// `sizes` are its flags about fragments.
+    pub fn source_of(&mut self, name: &str, sizes: &[&str]) {
         let at = self.at.clone();
-        self.role(
-            name,
-            weir().args(["event", "source", "--scheduler", &at, "--name", name, "--fragment-size", "5kB"]),
-        );
+        self.role(name, weir().args(["event", "source", "--scheduler", &at, "--name", name]).args(sizes));
     }
 
     pub fn builder(&mut self, name: &str) {

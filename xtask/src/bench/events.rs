@@ -9,8 +9,8 @@ use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools;
 use serde_json::Value;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read};
 use std::time::Duration;
 
 const SOURCES: usize = 2;
@@ -67,9 +67,9 @@ impl Yard {
     fn lab(settings: &Settings, file: &str) -> Result<Yard, String> {
         let place = place::lab(settings, file, "right-0", "left-0")?;
         let mut key = tempfile::NamedTempFile::new().map_err(|problem| problem.to_string())?;
-        // Known to nobody else for as long as it lasts, which is all that is asked of it here.
-        let words = (0..4).map(|_| RandomState::new().build_hasher().finish().to_le_bytes());
-        key.write_all(&words.flatten().collect::<Vec<u8>>()).map_err(|problem| problem.to_string())?;
+        let random = File::open("/dev/urandom").map_err(|problem| format!("/dev/urandom: {problem}"))?;
+        io::copy(&mut random.take(32), &mut key)
+            .map_err(|problem| format!("a key for the lab: {problem}"))?;
         Ok(Yard { place, key: Some(key), start_bits_per_second: 4e9 })
     }
 

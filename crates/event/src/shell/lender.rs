@@ -45,13 +45,15 @@ pub(super) fn send(
     mut stream: &TcpStream,
     slices: &[IoSlice<'_>],
 ) -> io::Result<usize> {
-    let Some(lender) = lender else { return stream.write_vectored(slices) };
-    match slices.iter().enumerate().find_map(|(at, slice)| Some((at, lender.offset(slice)?))) {
+    let first_large = lender.and_then(|lender| {
+        slices.iter().enumerate().find_map(|(at, slice)| Some((at, lender.offset(slice)?, &lender.file)))
+    });
+    match first_large {
         None => stream.write_vectored(slices),
-        Some((0, offset)) => match send_file(stream.as_fd(), &lender.file, offset, slices[0].len())? {
+        Some((0, offset, file)) => match send_file(stream.as_fd(), file, offset, slices[0].len())? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             sent => Ok(sent),
         },
-        Some((at, _)) => send_with_more(stream.as_fd(), &slices[..at]),
+        Some((at, ..)) => send_with_more(stream.as_fd(), &slices[..at]),
     }
 }
