@@ -20,6 +20,7 @@ pub mod send_order;
 pub mod shell;
 pub mod sizes;
 pub mod source;
+mod sums;
 mod table;
 pub mod wire;
 pub mod workload;

@@ -2,8 +2,9 @@
 //! another is known by its checksum, and one that has to be made again is the same.
 
 use crate::sizes::{Draws, PAYLOAD_BYTES_MAX, Sizes, SizesError};
+use crate::sums::Sums;
 use crc_fast::{CrcAlgorithm, Digest};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_core::seed;
 
 /// Larger than the caches of a core, as data from a detector would be, and small enough that many sources on a host can share it.
@@ -13,6 +14,8 @@ const PAGE_BYTES: usize = 4096;
 /// Windows begin at multiples of it: half a million different ones in the smallest block. They follow one another through the block, as in
 /// the ring that a detector's electronics fill, and every turn begins a step later, so that those that are alike are far apart.
 const STEP_BYTES: usize = 8;
+/// Checksums of windows from this size on come from sums over the block: below, a pass over the bytes costs less.
+const SUMMED_BYTES_MIN: u32 = 32 << 10;
 /// All blocks of random bytes are alike, so that sources on one host can share one.
 const CONTENT: u64 = 0x7765_6972_6576_656e;
 
@@ -21,6 +24,8 @@ pub struct Block {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
+    /// Made when the first large window is asked for.
+    sums: OnceLock<Sums>,
 }
 
 impl Block {
@@ -46,7 +51,7 @@ impl Block {
         let bytes = vec![0; len + PAGE_BYTES];
         // What can not be aligned is left as it is: nothing depends on it but speed.
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
-        Block { start: if start < PAGE_BYTES { start } else { 0 }, bytes, len }
+        Block { start: if start < PAGE_BYTES { start } else { 0 }, bytes, len, sums: OnceLock::new() }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -61,7 +66,12 @@ impl Block {
     }
 
     pub fn crc32c(&self, window: Window) -> u32 {
-        crc32c(self.slices(window))
+        if window.bytes < SUMMED_BYTES_MIN {
+            return crc32c(self.slices(window));
+        }
+        let block = self.bytes();
+        let sums = self.sums.get_or_init(|| Sums::of(block));
+        sums.window(block, window.offset as usize, window.bytes as usize)
     }
 }
 

@@ -120,8 +120,8 @@ impl<T> Table<T> {
     /// The lowest id of `first..end` that is in it.
     pub fn first_within(&self, first: u64, end: u64) -> Option<u64> {
         let at = self.place(first).unwrap_or_else(|at| at);
-        let there = self.entries.range(at..).find(|(_, value)| value.is_some());
-        there.map(|entry| entry.0).filter(|id| *id < end)
+        let within = self.entries.range(at..).take_while(|(id, _)| *id < end);
+        within.filter(|(_, value)| value.is_some()).map(|(id, _)| *id).next()
     }
     /// Takes the lowest of `first..end` out.
     pub fn remove_within(&mut self, first: u64, end: u64) -> Option<(u64, T)> {

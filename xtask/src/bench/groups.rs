@@ -124,9 +124,15 @@ pub fn next_port() -> u16 {
     PORT_FIRST + NUMBER.fetch_add(1, Ordering::Relaxed) % PORT_COUNT
 }
 
-/// Keeps a command line once, whatever its port.
+/// Keeps a command line once, whatever its port and wherever its key.
 pub fn remember(outcome: &mut Outcome, line: &Line, port: u16) {
     let data_port = (port + tools::NEPER_DATA_PORTS).to_string();
+    let mut line = line.clone();
+    for at in 1..line.len() {
+        if line[at - 1] == "--key-file" {
+            line[at] = "KEY".to_owned();
+        }
+    }
     let text = line.join(" ").replace(&port.to_string(), "PORT").replace(&data_port, "DATA-PORT");
     if !outcome.commands.contains(&text) {
         outcome.commands.push(text);
