@@ -14,8 +14,8 @@ const PAGE_BYTES: usize = 4096;
 /// Windows begin at multiples of it: half a million different ones in the smallest block. They follow one another through the block, as in
 /// the ring that a detector's electronics fill, and every turn begins a step later, so that those that are alike are far apart.
 const STEP_BYTES: usize = 8;
-/// Checksums of windows from this size on come from sums over the block: below, a pass over the bytes costs less.
-const SUMMED_BYTES_MIN: u32 = 32 << 10;
+/// Windows from this size on are large: about here a pass over their bytes begins to cost more than sums over the block do.
+pub const LARGE_BYTES_MIN: u32 = 32 << 10;
 /// All blocks of random bytes are alike, so that sources on one host can share one.
 const CONTENT: u64 = 0x7765_6972_6576_656e;
 
@@ -24,7 +24,7 @@ pub struct Block {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
-    /// Made when the first large window is asked for.
+    /// Made by `sum`.
     sums: OnceLock<Sums>,
 }
 
@@ -65,13 +65,20 @@ impl Block {
         if end <= all.len() { [&all[first..end], &[]] } else { [&all[first..], &all[..end - all.len()]] }
     }
 
+    /// Goes over the whole block once, so that checksums of large windows need not: some tenths of a second for a file of gigabytes, which
+    /// a source spends before it joins and not between two heartbeats.
+    fn sum(&self) {
+        self.sums.get_or_init(|| Sums::of(self.bytes()));
+    }
+
     pub fn crc32c(&self, window: Window) -> u32 {
-        if window.bytes < SUMMED_BYTES_MIN {
-            return crc32c(self.slices(window));
+        let slices = self.slices(window);
+        match self.sums.get() {
+            Some(sums) if window.bytes >= LARGE_BYTES_MIN => {
+                sums.window(self.bytes(), window.offset as usize, slices.map(<[u8]>::len))
+            }
+            _ => crc32c(slices),
         }
-        let block = self.bytes();
-        let sums = self.sums.get_or_init(|| Sums::of(block));
-        sums.window(block, window.offset as usize, window.bytes as usize)
     }
 }
 
@@ -106,18 +113,12 @@ pub struct Payload {
     stride_bytes: u64,
 }
 
-/// From a window to the next, so that none overlaps the one before.
-fn stride_bytes(sizes: &Sizes) -> u64 {
-    u64::from(sizes.bytes_max().max(1)).next_multiple_of(STEP_BYTES as u64)
-}
-
 impl Payload {
     /// Random bytes. `block` may be shared among sources; one that is too small for `sizes` is replaced by another.
     pub fn synthetic(block: &Arc<Block>, sizes: Sizes) -> Payload {
         let large = block.len >= sizes.bytes_max() as usize;
         let block = if large { Arc::clone(block) } else { Arc::new(Block::random(sizes.bytes_max())) };
-        let stride_bytes = stride_bytes(&sizes);
-        Payload { block, sizes, replayed: false, sizes_salt: 0, first_offset: 0, stride_bytes }
+        Payload::of(block, sizes, false)
     }
 
     /// The bytes of a file. Errors: it is empty, smaller than the largest fragment, or above 4 GiB.
@@ -132,8 +133,16 @@ impl Payload {
         if u32::try_from(block.len).is_err() {
             return Err(SizesError(format!("the file has {} bytes; at most 4 GiB are replayed", block.len)));
         }
-        let stride_bytes = stride_bytes(&sizes);
-        Ok(Payload { block, sizes, replayed: true, sizes_salt: 0, first_offset: 0, stride_bytes })
+        Ok(Payload::of(block, sizes, true))
+    }
+
+    fn of(block: Arc<Block>, sizes: Sizes, replayed: bool) -> Payload {
+        if sizes.bytes_max() >= LARGE_BYTES_MIN {
+            block.sum();
+        }
+        // From a window to the next, so that none overlaps the one before.
+        let stride_bytes = u64::from(sizes.bytes_max().max(1)).next_multiple_of(STEP_BYTES as u64);
+        Payload { block, sizes, replayed, sizes_salt: 0, first_offset: 0, stride_bytes }
     }
 
     /// From now on the payload of `source` in a run with `seed`.

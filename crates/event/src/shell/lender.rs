@@ -1,6 +1,6 @@
 //! Large payloads are lent to the kernel: a copy less for every byte.
 
-use crate::payload::Payload;
+use crate::payload::{LARGE_BYTES_MIN, Payload};
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use weir_sys::lent::{memory_file, send_file, send_with_more};
 
-/// Pieces from this size on are lent: below, the call of their own costs more than the copy.
-const LENT_BYTES_MIN: usize = 32 << 10;
+/// Pieces that are not large are written: the call of their own costs more than the copy.
+const LENT_BYTES_MIN: usize = LARGE_BYTES_MIN as usize;
 /// A larger block, which is a file that is replayed, is not kept a second time.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
