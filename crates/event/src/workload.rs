@@ -148,8 +148,6 @@ impl Workload for Event {
         let host = &assignment.host;
         let stop = |text: String| WorkloadError::stop(format!("host {host}: {text}"));
         let plan = EventPlan::from_values(&assignment.values)?;
-        // A host of a scenario may be one where weir has no privileges; the record has what was granted.
-        let plan = EventPlan { tcp: TcpOptions { or_as_allowed: true, ..plan.tcp }, ..plan };
         let body: Body = serde_json::from_value(assignment.body.clone())
             .map_err(|error| stop(format!("its assignment is malformed: {error}")))?;
         if body.sources as usize > SOURCES_MAX {

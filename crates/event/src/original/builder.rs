@@ -99,6 +99,7 @@ impl Builder {
             token: FEEDBACK_TOKEN,
             number: plan.number,
             key: plan.key.clone(),
+            tcp: line::small_messages(),
         };
         let start = monotonic();
         let mut running = Running {

@@ -15,6 +15,7 @@ use weir_sys::poll::Interest;
 use weir_transport::handshake::{self, Mode, Token};
 use weir_transport::key::Key;
 use weir_transport::tcp;
+use weir_transport::tcp_options::TcpOptions;
 
 /// What a connection is for; in the place of a session's token, each with what its flow number means.
 pub const BROADCAST_TOKEN: Token = *b"weir o2b2 beats\n";
@@ -38,15 +39,21 @@ pub struct Call {
     /// Who calls.
     pub number: u32,
     pub key: Option<Key>,
+    pub tcp: TcpOptions,
 }
 
 impl Call {
     fn make(&self) -> io::Result<TcpStream> {
-        let stream = tcp::connect(self.address, None, CONNECT_LIMIT)?;
+        let stream = tcp::connect(self.address, Some(&self.tcp), CONNECT_LIMIT)?;
         handshake::open(&stream, Mode::Data, self.token, self.number, self.key.as_ref(), CONNECT_LIMIT)
             .map_err(io::Error::other)?;
         ready(stream)
     }
+}
+
+/// Of connections for heartbeats and acknowledgements, of which nothing is asked.
+pub fn small_messages() -> TcpOptions {
+    TcpOptions { or_as_allowed: true, ..TcpOptions::default() }
 }
 
 /// A connection as roles want it: never waiting; and without Nagle's delay, as the message library has it.
@@ -226,4 +233,30 @@ pub fn failed(role: &str) -> impl Fn(io::Error) -> WorkloadError + '_ {
 pub fn message_bytes(fragment_bytes: u64, id_part: bool) -> u64 {
     let head = if id_part { frame::part_bytes(frame::BEAT_BYTES as u64) } else { 0 };
     head + frame::part_bytes(fragment_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use weir_sys::socket;
+    use weir_transport::gate::{Gate, GateLimits};
+
+    // Spec: event-original.md#send-3
+    #[test]
+    fn a_connection_is_made_with_the_options_that_were_given() {
+        let mut gate =
+            Gate::new(TcpListener::bind("127.0.0.1:0").unwrap(), None, GateLimits::default()).unwrap();
+        // Every kernel lets everyone have reno, and none has it by default.
+        let tcp = TcpOptions { congestion: "reno".to_owned(), ..TcpOptions::default() };
+        let call = Call { address: gate.address().unwrap(), token: DATA_TOKEN, number: 0, key: None, tcp };
+        let dialing = std::thread::spawn(move || call.make());
+        let mut let_in = Vec::new();
+        while let_in.is_empty() {
+            let admitted = gate.next(LOOK).unwrap();
+            let_in.extend(admitted.into_iter().map(|client| client.welcome().unwrap()));
+        }
+        let stream = dialing.join().unwrap().unwrap();
+        assert_eq!(socket::congestion(stream.as_fd()).unwrap(), "reno");
+    }
 }

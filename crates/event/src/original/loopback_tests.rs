@@ -6,7 +6,7 @@ use super::builder::{Builder, BuilderPlan};
 use super::conductor::ConductorPlan;
 use super::frame;
 use super::limiter::LimiterKind;
-use super::line::DATA_TOKEN;
+use super::line::{self, DATA_TOKEN};
 use super::model::Load;
 use super::rules::{FullQueue, Grouping, Rules};
 use super::scheduler::{Scheduler, SchedulerPlan};
@@ -157,6 +157,7 @@ fn run(setting: &Setting) -> Ran {
                     fragment_bytes: setting.fragment_bytes,
                     scheduler: address,
                     key: key.clone(),
+                    tcp: line::small_messages(),
                     interval: 10 * MS,
                     drain: setting.drain,
                     limit: LONG,

@@ -17,11 +17,14 @@ use weir_seams::workload::{Control, WorkloadError};
 use weir_sys::clock::monotonic;
 use weir_sys::epoll::Epoll;
 use weir_transport::key::Key;
+use weir_transport::tcp_options::TcpOptions;
 
 /// Token of the broadcasts' connection; those of channels count from 1.
 const BEATS: u64 = 0;
 /// Given to TCP at once.
 const BLOCK_BYTES: usize = 256 << 10;
+/// What a turn of a channel takes of messages, unless it is the rest of one that so much is gone of: that goes whole.
+const TURN_BYTES: u64 = 8_192;
 /// A part with the heartbeat, the payload's length, and the payload's first bytes.
 const HEAD_BYTES_MAX: usize = 2 + BEAT_BYTES + PREFIX_BYTES_MAX + STAMP_BYTES;
 /// After an order to stop and `drain`, for the scheduler to say that it is over.
@@ -38,6 +41,8 @@ pub struct SourcePlan {
     pub fragment_bytes: u64,
     pub scheduler: SocketAddr,
     pub key: Option<Key>,
+    /// Of connections to builders.
+    pub tcp: TcpOptions,
     pub interval: Duration,
     /// As the scheduler's: it is waited for after a stop.
     pub drain: Duration,
@@ -110,6 +115,7 @@ impl Source {
             token: BROADCAST_TOKEN,
             number: plan.number,
             key: plan.key.clone(),
+            tcp: line::small_messages(),
         };
         let mut beats = Line::new(call, BEATS);
         let start = monotonic();
@@ -182,7 +188,7 @@ impl Running<'_> {
         }
         for place in 0..self.channels.len() {
             if self.channels[place].line.look(now, &self.epoll)? == Looked::Made {
-                self.send(place);
+                self.turn(place);
             }
         }
         let all = !self.channels.is_empty() && self.channels.iter().all(|channel| channel.line.connected());
@@ -272,8 +278,13 @@ impl Running<'_> {
                 continue;
             }
             self.places.insert(channel.index, self.channels.len());
-            let key = self.plan.key.clone();
-            let call = Call { address: channel.address, token: DATA_TOKEN, number: self.plan.number, key };
+            let call = Call {
+                address: channel.address,
+                token: DATA_TOKEN,
+                number: self.plan.number,
+                key: self.plan.key.clone(),
+                tcp: self.plan.tcp.clone(),
+            };
             let mut line = Line::new(call, self.channels.len() as u64 + 1);
             line.down(dial_at);
             let queue = SendQueue::new(length, rules.send_queue_bytes, rules.send_queue_messages);
@@ -297,10 +308,12 @@ impl Running<'_> {
         account.last_heard_ns = Some(before.as_ns());
         account.missed += beat.id.saturating_sub(self.expected.unwrap_or(0));
         self.expected = Some(beat.id + 1);
-        match place {
+        match place.map(|place| (place, self.channels[place].queue.push(beat.id))) {
             None => account.no_channel += 1,
-            Some(place) if !self.channels[place].queue.push(beat.id) => account.dropped += 1,
-            Some(place) => self.send(place),
+            Some((_, false)) => account.dropped += 1,
+            // The first one tries at once, others have their turn when TCP has room.
+            Some((place, true)) if self.channels[place].queue.messages() == 1 => self.turn(place),
+            Some(_) => {}
         }
         let after = monotonic();
         self.note_waiting(after);
@@ -314,7 +327,7 @@ impl Running<'_> {
         if self.channels.get_mut(place).is_some_and(|channel| channel.line.read(buffer) == Some(0)) {
             self.cut(place);
         } else {
-            self.send(place);
+            self.turn(place);
         }
     }
 
@@ -327,8 +340,8 @@ impl Running<'_> {
         }
     }
 
-    /// Gives TCP what it takes of a channel's queue; never waits.
-    fn send(&mut self, place: usize) {
+    /// Gives TCP some of a channel's queue; never waits. Channels that have more take turns.
+    fn turn(&mut self, place: usize) {
         let Some(channel) = self.channels.get_mut(place) else { return };
         let Channel { line, queue } = channel;
         if !line.connected() {
@@ -336,24 +349,29 @@ impl Running<'_> {
         }
         let (plan, account) = (self.plan, &mut self.account);
         let length = line::message_bytes(plan.fragment_bytes, plan.rules.id_part);
-        let mut full = false;
-        while let Some((id, gone)) = queue.first() {
+        let mut given = 0;
+        while given < TURN_BYTES
+            && let Some((id, gone)) = queue.first()
+        {
+            let part = part_bytes(given, gone, length - gone);
             let (head, head_length) = head(plan, id);
-            let rest = usize::try_from(length - gone.max(head_length as u64)).unwrap_or(usize::MAX);
+            let head_gone = usize::try_from(gone).unwrap_or(usize::MAX).min(head_length);
+            let head_end = usize::try_from(gone + part).unwrap_or(usize::MAX).min(head_length);
+            let rest = usize::try_from(part).unwrap_or(usize::MAX) - (head_end - head_gone);
             let payload = IoSlice::new(&self.block[..rest.min(self.block.len())]);
-            let gone = usize::try_from(gone).unwrap_or(usize::MAX).min(head_length);
-            let Ok(count) = line.write(&[IoSlice::new(&head[gone..head_length]), payload]) else {
+            let Ok(count) = line.write(&[IoSlice::new(&head[head_gone..head_end]), payload]) else {
                 self.cut(place);
                 return;
             };
-            if count == 0 {
-                full = true;
-                break;
-            }
             account.bytes_sent += count as u64;
             account.fragments_sent += u64::from(queue.advance(count as u64).is_some());
+            given += count as u64;
+            if (count as u64) < part {
+                break;
+            }
         }
-        if line.want_room(full, &self.epoll).is_err() {
+        let more = queue.messages() > 0;
+        if line.want_room(more, &self.epoll).is_err() {
             self.cut(place);
         }
     }
@@ -365,6 +383,11 @@ impl Running<'_> {
         let series = self.waiting.finish("event.queue_bytes", "B", false);
         SourceAccount { series: vec![series], ..self.account }
     }
+}
+
+/// Bytes that one write takes of a message, of which `gone` are gone and `rest` are left, in a turn that has taken `given` so far.
+fn part_bytes(given: u64, gone: u64, rest: u64) -> u64 {
+    if gone >= TURN_BYTES { rest } else { rest.min(TURN_BYTES - given.max(gone)) }
 }
 
 /// What comes before the part of the payload that is the same in all.
@@ -384,4 +407,44 @@ fn head(plan: &SourcePlan, id: u64) -> ([u8; HEAD_BYTES_MAX], usize) {
     put(&prefix[..count]);
     put(&frame::stamp(id, u64::from(plan.number)));
     (bytes, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each turn takes of so many messages of one length, where TCP takes all.
+    fn turns(message_bytes: u64, messages: u64) -> Vec<u64> {
+        let (mut turns, mut left, mut gone) = (Vec::new(), messages, 0);
+        while left > 0 {
+            let mut given = 0;
+            while given < TURN_BYTES && left > 0 {
+                let part = part_bytes(given, gone, message_bytes - gone);
+                given += part;
+                gone += part;
+                if gone == message_bytes {
+                    (gone, left) = (0, left - 1);
+                }
+            }
+            turns.push(given);
+        }
+        turns
+    }
+
+    // Spec: event-original.md#send-3
+    #[test]
+    fn a_turn_takes_8_kib_of_small_messages_and_two_make_a_large_one() {
+        assert_eq!(turns(29_044, 2), [8_192, 20_852, 8_192, 20_852]);
+        assert_eq!(turns(9_000, 2), [8_192, 8_192, 1_616]);
+        assert_eq!(turns(1_000, 20), [8_192, 8_192, 3_616]);
+        assert_eq!(turns(8_192, 2), [8_192, 8_192]);
+    }
+
+    // Spec: event-original.md#send-3
+    #[test]
+    fn what_tcp_did_not_take_of_a_turn_comes_first_in_the_next() {
+        assert_eq!(part_bytes(0, 8_000, 21_044), 192);
+        assert_eq!(part_bytes(0, 20_000, 9_044), 9_044);
+        assert_eq!(part_bytes(0, 800, 200), 200);
+    }
 }

@@ -55,7 +55,8 @@ impl BuilderShell {
         let hub = Hub::new().map_err(ShellError::of("cannot watch connections"))?;
         let door =
             Door::open(listener, key.clone(), hub.desk()).map_err(ShellError::of("cannot let sources in"))?;
-        let dialer = Dialer::new(key, TcpOptions { nodelay: true, ..TcpOptions::default() }, hub.desk());
+        let control = TcpOptions { nodelay: true, or_as_allowed: true, ..TcpOptions::default() };
+        let dialer = Dialer::new(key, control, hub.desk());
         Ok(BuilderShell {
             core,
             hub,

@@ -90,6 +90,7 @@ impl Ends {
             fragment_bytes: self.plan.fixed_size().unwrap_or(0),
             scheduler,
             key: Some(self.key),
+            tcp: self.plan.tcp,
             interval: self.plan.interval,
             drain: self.plan.drain,
             limit,
