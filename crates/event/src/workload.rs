@@ -182,7 +182,10 @@ impl Workload for Event {
             };
             let part = match assignment.role.as_str() {
                 SCHEDULER => ends.scheduler(listen(control, None)?),
-                BUILDER => ends.builder(listen(body.data, None)?, scheduler()?),
+                BUILDER => {
+                    let listener = listen(body.data, Some(&ends.plan.tcp))?;
+                    ends.builder(listener, scheduler()?)
+                }
                 _ => ends.source(scheduler()?),
             };
             let part = part.map_err(|error| stop(error.text))?;
