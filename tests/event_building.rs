@@ -32,6 +32,23 @@ fn roles_find_each_other_in_whatever_order_they_are_started() {
     }
 }
 
+// Spec: event-building.md#connections-3
+#[test]
+fn a_role_says_once_why_it_does_not_reach_the_scheduler_and_goes_on_until_it_does() {
+    let _turn = turn();
+    let mut run = Run::new(&["--rate", "200Hz", "--events", "20", "--sources", "1"]);
+    let at = run.at.clone();
+    let roles = ["source", "builder"]
+        .map(|role| start(weir().args(["event", role, "--scheduler", &at, "--name", role])));
+    pause(1000);
+    run.scheduler();
+    assert_eq!(of(&run.finish(), "complete"), 20);
+    for role in roles {
+        let said = ran(finish_within(role, Duration::from_secs(10))).stderr;
+        assert_eq!(said.matches(&format!("{at} is not reached (")).count(), 1, "{said}");
+    }
+}
+
 // Spec: event-building.md#failure-3
 #[test]
 fn a_builder_that_is_killed_or_hung_costs_no_event() {

@@ -136,7 +136,7 @@ pub static METRICS: &[Metric] = &[
     seconds(
         "event.last_mismatch_seconds",
         Scope::Trial,
-        "Of the profile o2balancer2: from the first heartbeat to the last time that fragments of different heartbeats met.",
+        "Of the profile o2balancer2: from the first heartbeat to the last time that fragments of different heartbeats met; 0 where none did.",
     ),
     fragments("event.duplicate_fragments", "Fragments of a source that a builder had already."),
     fragments("event.stale_fragments", "Fragments of an assignment that was taken back."),

@@ -1,7 +1,7 @@
 //! The builder on real sockets.
 
 use super::hub::Hub;
-use super::news::{CONTROL, Dialer, Door, News};
+use super::news::{CONTROL, Dialer, Door, News, Unreached};
 use super::order::Order;
 use super::{ShellError, token_of};
 use crate::builder::{Action, Builder, Built, Refusal};
@@ -33,6 +33,7 @@ pub struct BuilderShell {
     dialer: Dialer,
     _door: Door,
     scheduler: SocketAddr,
+    unreached: Unreached,
     control: Option<u64>,
     /// The dial to the scheduler that counts.
     dial: Option<u64>,
@@ -63,6 +64,7 @@ impl BuilderShell {
             dialer,
             _door: door,
             scheduler,
+            unreached: Unreached::default(),
             control: None,
             dial: None,
             next_dial: 0,
@@ -123,7 +125,7 @@ impl BuilderShell {
             let now = clock::monotonic();
             self.hub.complaints().iter().for_each(|words| order.warn(words));
             for item in news {
-                self.on_news(item, now)?;
+                self.on_news(item, now, order)?;
             }
             // The scheduler's word first: it may be the assignment of what the sources have sent.
             if let Some(at) = ready.iter().position(|number| self.control == Some(*number)) {
@@ -177,12 +179,16 @@ impl BuilderShell {
         }
     }
 
-    fn on_news(&mut self, news: News, now: Instant) -> Result<(), ShellError> {
+    fn on_news(&mut self, news: News, now: Instant, order: &dyn Order) -> Result<(), ShellError> {
         match news {
             News::Arrived(client) => self.on_arrival(*client, now),
             News::Dialled { number, result } if self.dial == Some(number) => {
                 self.dial = None;
-                match result.ok().and_then(|stream| self.hub.add(stream).ok()) {
+                let made = result.and_then(|stream| self.hub.add(stream).map_err(|error| error.to_string()));
+                if let Some(words) = self.unreached.on_dialled(self.scheduler, made.as_ref().err()) {
+                    order.warn(&words);
+                }
+                match made.ok() {
                     Some(number) => {
                         self.control = Some(number);
                         self.core.on_connected(now);

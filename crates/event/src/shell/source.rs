@@ -2,7 +2,7 @@
 
 use super::hub::Hub;
 use super::lender::{self, Lender};
-use super::news::{CONTROL, Dialer, News};
+use super::news::{CONTROL, Dialer, News, Unreached};
 use super::order::Order;
 use super::{ShellError, token_of};
 use crate::source::{Action, ChannelId, Source};
@@ -37,6 +37,7 @@ pub struct SourceShell {
     hub: Hub,
     dialer: Dialer,
     scheduler: SocketAddr,
+    unreached: Unreached,
     /// The connection to the scheduler.
     control: Option<u64>,
     /// Connections to builders, both ways.
@@ -67,6 +68,7 @@ impl SourceShell {
             hub,
             dialer,
             scheduler,
+            unreached: Unreached::default(),
             control: None,
             channels: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -124,7 +126,7 @@ impl SourceShell {
             let now = clock::monotonic();
             self.hub.complaints().iter().for_each(|words| order.warn(words));
             for item in news {
-                self.on_news(item, now);
+                self.on_news(item, now, order);
             }
             for number in &ready {
                 if self.seat.as_ref().is_some_and(|(seat, _)| seat == number) {
@@ -192,12 +194,17 @@ impl SourceShell {
         self.dials.retain(|_, dial| !matches!(dial, Dial::Scheduler));
     }
 
-    fn on_news(&mut self, news: News, now: Instant) {
+    fn on_news(&mut self, news: News, now: Instant, order: &dyn Order) {
         // Nobody is let in here; a connection that is not wanted any more is closed.
         let News::Dialled { number, result } = news else { return };
         let Some(dial) = self.dials.remove(&number) else { return };
-        let made = result.ok().and_then(|stream| self.hub.add(stream).ok());
-        match (dial, made) {
+        let made = result.and_then(|stream| self.hub.add(stream).map_err(|error| error.to_string()));
+        if matches!(dial, Dial::Scheduler)
+            && let Some(words) = self.unreached.on_dialled(self.scheduler, made.as_ref().err())
+        {
+            order.warn(&words);
+        }
+        match (dial, made.ok()) {
             (Dial::Scheduler, Some(number)) => {
                 self.control = Some(number);
                 self.core.on_connected(now);

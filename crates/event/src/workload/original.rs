@@ -197,9 +197,7 @@ pub(super) fn derive(plan: &EventPlan, outcomes: &[Outcome]) -> Result<Derived, 
         let after = |at_ns: u64| at_ns.saturating_sub(first_ns) as f64 / 1e9;
         let times =
             builders.iter().flat_map(|(_, account)| &account.mismatched_at).map(|(at_ns, _)| after(*at_ns));
-        if let Some(last) = times.reduce(f64::max) {
-            put("trial", "event.last_mismatch_seconds", last);
-        }
+        put("trial", "event.last_mismatch_seconds", times.fold(0.0, f64::max));
     }
     for (host, account) in &builders {
         put(&format!("host.{host}"), metrics::BUILT, account.acknowledged as f64);
