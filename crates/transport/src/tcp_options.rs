@@ -71,6 +71,11 @@ pub fn is_congestion_name(text: &str) -> bool {
 pub struct OptionError(pub String);
 
 impl TcpOptions {
+    /// Of connections of which nobody asks anything, such as those for words between roles.
+    pub fn unasked() -> TcpOptions {
+        TcpOptions { or_as_allowed: true, ..TcpOptions::default() }
+    }
+
     /// From the common key `tcp` of a step.
     pub fn from_values(values: &Values) -> TcpOptions {
         let tcp = values.table("tcp").unwrap_or_default();

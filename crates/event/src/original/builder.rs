@@ -18,6 +18,7 @@ use weir_sys::epoll::Epoll;
 use weir_transport::gate::{Gate, GateLimits};
 use weir_transport::handshake::Status;
 use weir_transport::key::Key;
+use weir_transport::tcp_options::TcpOptions;
 
 /// Token of the connection to the scheduler; those of sources count from 1.
 const FEEDBACK: u64 = 0;
@@ -99,7 +100,7 @@ impl Builder {
             token: FEEDBACK_TOKEN,
             number: plan.number,
             key: plan.key.clone(),
-            tcp: line::small_messages(),
+            tcp: TcpOptions::unasked(),
         };
         let start = monotonic();
         let mut running = Running {

@@ -51,11 +51,6 @@ impl Call {
     }
 }
 
-/// Of connections for heartbeats and acknowledgements, of which nothing is asked.
-pub fn small_messages() -> TcpOptions {
-    TcpOptions { or_as_allowed: true, ..TcpOptions::default() }
-}
-
 /// A connection as roles want it: never waiting; and without Nagle's delay, as the message library has it.
 pub fn ready(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;

@@ -6,7 +6,7 @@ use super::builder::{Builder, BuilderPlan};
 use super::conductor::ConductorPlan;
 use super::frame;
 use super::limiter::LimiterKind;
-use super::line::{self, DATA_TOKEN};
+use super::line::DATA_TOKEN;
 use super::model::Load;
 use super::rules::{FullQueue, Grouping, Rules};
 use super::scheduler::{Scheduler, SchedulerPlan};
@@ -23,6 +23,7 @@ use weir_sys::clock::monotonic;
 use weir_sys::socket::{self, Buffer};
 use weir_transport::handshake::{self, Mode};
 use weir_transport::key::Key;
+use weir_transport::tcp_options::TcpOptions;
 
 const LONG: Duration = Duration::from_secs(30);
 const MS: Duration = Duration::from_millis(1);
@@ -157,7 +158,7 @@ fn run(setting: &Setting) -> Ran {
                     fragment_bytes: setting.fragment_bytes,
                     scheduler: address,
                     key: key.clone(),
-                    tcp: line::small_messages(),
+                    tcp: TcpOptions::unasked(),
                     interval: 10 * MS,
                     drain: setting.drain,
                     limit: LONG,

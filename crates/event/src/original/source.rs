@@ -115,7 +115,7 @@ impl Source {
             token: BROADCAST_TOKEN,
             number: plan.number,
             key: plan.key.clone(),
-            tcp: line::small_messages(),
+            tcp: TcpOptions::unasked(),
         };
         let mut beats = Line::new(call, BEATS);
         let start = monotonic();

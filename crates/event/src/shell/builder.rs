@@ -1,8 +1,9 @@
 //! The builder on real sockets.
 
 use super::hub::Hub;
-use super::news::{CONTROL, Dialer, Door, News, Unreached};
+use super::news::{Dialer, Door, News};
 use super::order::Order;
+use super::way::Way;
 use super::{ShellError, token_of};
 use crate::builder::{Action, Builder, Built, Refusal};
 use std::collections::BTreeSet;
@@ -13,7 +14,6 @@ use weir_core::Instant;
 use weir_seams::membership::{Seat, SeatChange};
 use weir_sys::clock;
 use weir_transport::Key;
-use weir_transport::dial::Call;
 use weir_transport::gate::Admitted;
 use weir_transport::handshake::{Mode, Status};
 use weir_transport::tcp_options::TcpOptions;
@@ -32,8 +32,7 @@ pub struct BuilderShell {
     hub: Hub,
     dialer: Dialer,
     _door: Door,
-    scheduler: SocketAddr,
-    unreached: Unreached,
+    way: Way,
     control: Option<u64>,
     /// The dial to the scheduler that counts.
     dial: Option<u64>,
@@ -56,15 +55,14 @@ impl BuilderShell {
         let hub = Hub::new().map_err(ShellError::of("cannot watch connections"))?;
         let door =
             Door::open(listener, key.clone(), hub.desk()).map_err(ShellError::of("cannot let sources in"))?;
-        let control = TcpOptions { nodelay: true, or_as_allowed: true, ..TcpOptions::default() };
+        let control = TcpOptions { nodelay: true, ..TcpOptions::unasked() };
         let dialer = Dialer::new(key, control, hub.desk());
         Ok(BuilderShell {
             core,
             hub,
             dialer,
             _door: door,
-            scheduler,
-            unreached: Unreached::default(),
+            way: Way::to(scheduler),
             control: None,
             dial: None,
             next_dial: 0,
@@ -148,8 +146,7 @@ impl BuilderShell {
                 Action::Call => {
                     self.next_dial += 1;
                     self.dial = Some(self.next_dial);
-                    let call = Call { address: self.scheduler, mode: Mode::Control, token: CONTROL, flow: 0 };
-                    self.dialer.dial(self.next_dial, call);
+                    self.dialer.dial(self.next_dial, self.way.call());
                 }
                 Action::HangUp => {
                     self.dial = None;
@@ -163,6 +160,7 @@ impl BuilderShell {
                     {
                         self.lose(number, now);
                     }
+                    self.core.recycle(message);
                 }
                 Action::SendTo { link, message } => {
                     if self.hub.send(link, &message).is_err() {
@@ -184,11 +182,7 @@ impl BuilderShell {
             News::Arrived(client) => self.on_arrival(*client, now),
             News::Dialled { number, result } if self.dial == Some(number) => {
                 self.dial = None;
-                let made = result.and_then(|stream| self.hub.add(stream).map_err(|error| error.to_string()));
-                if let Some(words) = self.unreached.on_dialled(self.scheduler, made.as_ref().err()) {
-                    order.warn(&words);
-                }
-                match made.ok() {
+                match self.way.on_dialled(result, &mut self.hub, order) {
                     Some(number) => {
                         self.control = Some(number);
                         self.core.on_connected(now);

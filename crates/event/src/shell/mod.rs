@@ -9,12 +9,13 @@ mod order;
 mod pipe;
 mod scheduler;
 mod source;
+mod way;
 
 pub use builder::BuilderShell;
-pub use news::CONTROL;
 pub use order::Order;
 pub use scheduler::SchedulerShell;
 pub use source::SourceShell;
+pub use way::CONTROL;
 
 use std::io;
 use thiserror::Error;

@@ -1,7 +1,7 @@
 //! What other threads do for a shell: they let peers in and make connections, and ring when there is something new.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,11 +12,9 @@ use std::time::Duration;
 use weir_transport::Key;
 use weir_transport::dial::{Call, dial};
 use weir_transport::gate::{Admitted, Gate, GateLimits};
-use weir_transport::handshake::{Status, Token};
+use weir_transport::handshake::Status;
 use weir_transport::tcp_options::TcpOptions;
 
-/// Of the opening of a connection to a scheduler: `docs/specs/event-building.md#connections-1`.
-pub const CONTROL: Token = *b"weir event ctrl\n";
 /// A connection that takes longer is tried again.
 const DIAL_LIMIT: Duration = Duration::from_secs(2);
 /// Connections under way at once; more wait.
@@ -41,21 +39,6 @@ pub struct Inbox {
     bell: UnixStream,
     news: Receiver<News>,
     desk: Desk,
-}
-
-/// Why the scheduler is not reached.
-#[derive(Default)]
-pub struct Unreached {
-    why: Option<String>,
-}
-
-impl Unreached {
-    /// A connection to it was asked for, and made or not; words for the user where there is a reason that was not said before.
-    pub fn on_dialled(&mut self, scheduler: SocketAddr, failed: Option<&String>) -> Option<String> {
-        let before = std::mem::replace(&mut self.why, failed.cloned());
-        let why = self.why.as_ref().filter(|why| before.as_ref() != Some(*why))?;
-        Some(format!("the scheduler at {scheduler} is not reached ({why}); it is tried again until it is"))
-    }
 }
 
 /// What other threads hold of it.

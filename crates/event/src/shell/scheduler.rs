@@ -2,8 +2,9 @@
 
 use super::ShellError;
 use super::hub::Hub;
-use super::news::{CONTROL, Door, News};
+use super::news::{Door, News};
 use super::order::Order;
+use super::way::CONTROL;
 use crate::director::{Action, Director, GroupRole, To};
 use crate::message::Outcome;
 use crate::wire;

@@ -2,8 +2,9 @@
 
 use super::hub::Hub;
 use super::lender::{self, Lender};
-use super::news::{CONTROL, Dialer, News, Unreached};
+use super::news::{Dialer, News};
 use super::order::Order;
+use super::way::Way;
 use super::{ShellError, token_of};
 use crate::source::{Action, ChannelId, Source};
 use std::collections::BTreeMap;
@@ -36,8 +37,7 @@ pub struct SourceShell {
     pub core: Source,
     hub: Hub,
     dialer: Dialer,
-    scheduler: SocketAddr,
-    unreached: Unreached,
+    way: Way,
     /// The connection to the scheduler.
     control: Option<u64>,
     /// Connections to builders, both ways.
@@ -50,6 +50,8 @@ pub struct SourceShell {
     seat: Option<(u64, Box<dyn Seat>)>,
     granted_bytes: u64,
     lender: Option<Lender>,
+    /// Small fragments, to be written at once.
+    together: Vec<u8>,
 }
 
 impl SourceShell {
@@ -67,8 +69,7 @@ impl SourceShell {
             core,
             hub,
             dialer,
-            scheduler,
-            unreached: Unreached::default(),
+            way: Way::to(scheduler),
             control: None,
             channels: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -78,6 +79,7 @@ impl SourceShell {
             seat: None,
             granted_bytes: 0,
             lender,
+            together: Vec::new(),
         })
     }
 
@@ -148,8 +150,7 @@ impl SourceShell {
         while let Some(action) = self.core.poll() {
             match action {
                 Action::Call => {
-                    let call = Call { address: self.scheduler, mode: Mode::Control, token: CONTROL, flow: 0 };
-                    self.dial(Dial::Scheduler, call);
+                    self.dial(Dial::Scheduler, self.way.call());
                 }
                 Action::HangUp => self.hang_up(),
                 Action::Send(message) => {
@@ -158,6 +159,7 @@ impl SourceShell {
                     {
                         self.lose(number, now);
                     }
+                    self.core.recycle(message);
                 }
                 Action::Open { channel, address } => {
                     let token = self.core.run().and_then(|run| token_of(run));
@@ -198,13 +200,11 @@ impl SourceShell {
         // Nobody is let in here; a connection that is not wanted any more is closed.
         let News::Dialled { number, result } = news else { return };
         let Some(dial) = self.dials.remove(&number) else { return };
-        let made = result.and_then(|stream| self.hub.add(stream).map_err(|error| error.to_string()));
-        if matches!(dial, Dial::Scheduler)
-            && let Some(words) = self.unreached.on_dialled(self.scheduler, made.as_ref().err())
-        {
-            order.warn(&words);
-        }
-        match (dial, made.ok()) {
+        let made = match dial {
+            Dial::Scheduler => self.way.on_dialled(result, &mut self.hub, order),
+            Dial::Channel(_) => result.ok().and_then(|stream| self.hub.add(stream).ok()),
+        };
+        match (dial, made) {
             (Dial::Scheduler, Some(number)) => {
                 self.control = Some(number);
                 self.core.on_connected(now);
@@ -235,7 +235,7 @@ impl SourceShell {
                 self.core.on_blocked(channel, now);
                 continue;
             }
-            match lender::send(self.lender.as_ref(), pipe.stream(), &slices[..count]) {
+            match lender::send(self.lender.as_ref(), pipe.stream(), &slices[..count], &mut self.together) {
                 Ok(bytes) => self.core.on_written(channel, bytes as u64, now),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -143,8 +143,7 @@ impl Client {
     /// The control connection.
     fn open(&self) -> Result<TcpStream, AdhocError> {
         let address = self.address;
-        let options =
-            TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), or_as_allowed: true, ..TcpOptions::default() };
+        let options = TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), ..TcpOptions::unasked() };
         let stream = tcp::connect(address, Some(&options), PATIENCE).map_err(|error| {
             AdhocError::new(format!(
                 "cannot connect to {address}: {error}\n  is `weir net serve --listen {address}` running there, and does a \
