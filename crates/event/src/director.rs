@@ -37,10 +37,14 @@ use recovery::Learning;
 use roll::Roll;
 use search::Search;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 use table::Table;
 use weir_core::Instant;
 use weir_seams::death_policy::DeathPolicy;
 use weir_seams::scheduler::{Builders, Scheduler};
+
+/// For each interval of held events that a settling names, so long until the next that does: all peers read it.
+const SETTLE_PAUSE_OF_OPEN: Duration = Duration::from_micros(20);
 
 /// Where a run stands.
 #[derive(Debug)]
@@ -72,7 +76,9 @@ pub struct Director {
     recovered_at: Instant,
     /// When heartbeats were last told of.
     beaten: Instant,
-    settled_at: Instant,
+    /// When it may next be settled, and when that may name what is held.
+    settle_at: Instant,
+    settle_all_at: Instant,
     connections: BTreeMap<u64, Connection>,
     members: Members,
     /// Who may join.
@@ -116,7 +122,8 @@ impl Director {
             origin_ns: 0,
             recovered_at: Instant::ZERO,
             beaten: Instant::ZERO,
-            settled_at: Instant::ZERO,
+            settle_at: Instant::ZERO,
+            settle_all_at: Instant::ZERO,
             connections: BTreeMap::new(),
             members,
             roll: Roll::default(),
@@ -292,8 +299,14 @@ impl Director {
 
     /// So that no ledger, here or at a peer, grows with the length of a run.
     fn settle_when_long(&mut self) {
-        let rested = self.now >= self.settled_at + self.settings.settle_pause;
-        if (self.ledger.unsettled() > self.settings.unsettled_max && rested) || self.ledger.is_long() {
+        if self.ledger.is_long() {
+            return self.settle();
+        }
+        if self.ledger.unsettled() <= self.settings.unsettled_max || self.now < self.settle_at {
+            return;
+        }
+        self.settle_at = self.now + self.settings.settle_pause;
+        if self.now >= self.settle_all_at || self.ledger.settles_briefly().is_some() {
             self.settle();
         }
     }
@@ -301,8 +314,10 @@ impl Director {
     fn settle(&mut self) {
         // What it covers was said before.
         self.outbox.flush();
-        self.settled_at = self.now;
         let settled = self.ledger.settle().clone();
+        let open = u32::try_from(settled.open.interval_count()).unwrap_or(u32::MAX);
+        self.settle_at = self.now + self.settings.settle_pause;
+        self.settle_all_at = self.now + SETTLE_PAUSE_OF_OPEN * open;
         self.outbox.send(To::Peers, Message::Settled(settled));
     }
 }

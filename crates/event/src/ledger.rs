@@ -6,6 +6,9 @@ use crate::outcomes::{self, Outcomes, index};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Ids between the oldest event that is held and the last heartbeat that keep their places when they are settled.
+const BEHIND_MAX: u64 = 1 << 18;
+
 /// Why an event was dropped: a closed list, in the order of the wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -139,20 +142,21 @@ impl Totals {
     }
 }
 
-/// Every event of a run has one place in it: held, or one outcome. An event costs a byte from its heartbeat to the next settling, and no search.
-// Invariant: `0..generated` is the disjoint union of `open`, what `settled` covers, what of `settled.open` has ended since, and `recent`.
+/// Every event of a run has one place in it: held, or one outcome. An event costs a byte from its heartbeat until
+/// it and all before it have ended and are settled, and no search.
+// Invariant: of what is below `recent`, `open` is held and all else has ended; what `settled` covers has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     generated: u64,
     held_count: u64,
     counts: [u64; outcomes::COUNT],
     settled: Settled,
-    /// Of `settled.open`, what is still held.
+    /// What is held of the ids below `recent`.
     open: Intervals,
-    /// From `settled.below` on.
     recent: Outcomes,
-    /// How often some of `open` have ended since the last settling.
+    /// Since the last settling: how often some of `settled.open` have ended, and what runs there were then.
     open_ended: usize,
+    settled_runs: usize,
     pub aside: Aside,
 }
 
@@ -188,7 +192,7 @@ impl Ledger {
                 }
             }
         }
-        ledger.settle();
+        ledger.settle_all();
         ledger
     }
 
@@ -209,7 +213,7 @@ impl Ledger {
         if self.recent.reaches(self.generated) {
             self.recent.push(count, outcome);
         } else {
-            self.settle();
+            self.settle_all();
         }
         first
     }
@@ -221,6 +225,7 @@ impl Ledger {
         }
         let was_held = self.recent.put(id, outcome);
         if was_held {
+            self.open_ended += usize::from(id < self.settled.below);
             self.held_count -= 1;
             self.counts[index(outcome)] += 1;
         }
@@ -245,28 +250,65 @@ impl Ledger {
         finished
     }
 
-    /// Folds all outcomes into counts.
+    /// Folds outcomes into counts: those below the oldest event that is held, so that none is open, and all of them where that is no more
+    /// than was folded before.
     pub fn settle(&mut self) -> &Settled {
-        let open = self.held();
-        self.recent.restart(self.generated);
+        match self.settles_briefly() {
+            Some(below) => {
+                self.recent.forget(below);
+                self.say_settled(below, Intervals::default());
+            }
+            None => _ = self.settle_all(),
+        }
+        &self.settled
+    }
+
+    /// Folds all outcomes into counts, and names what is held.
+    pub fn settle_all(&mut self) -> &Settled {
+        let held = self.held();
+        assert_eq!(held.count(), self.held_count);
+        let oldest = self.recent.open().next().map_or(self.generated, |(first, _)| first);
+        // What is held keeps its place, if it does not lie too far back.
+        if self.recent.behind() == self.generated && self.generated - oldest <= BEHIND_MAX {
+            self.recent.forget(oldest);
+        } else {
+            self.open.clone_from(&held);
+            self.recent.restart(self.generated);
+        }
+        self.say_settled(self.generated, held);
+        &self.settled
+    }
+
+    /// Below what all has ended, if that is more than when it was settled last.
+    pub fn settles_briefly(&self) -> Option<u64> {
+        let below = self.recent.open().next().map_or(self.generated, |(first, _)| first);
+        (self.open.is_empty() && below > self.settled.below && self.recent.behind() == self.generated)
+            .then_some(below)
+    }
+
+    /// All below `below` has ended but what is open.
+    fn say_settled(&mut self, below: u64, open: Intervals) {
         self.open_ended = 0;
-        assert_eq!(open.count(), self.held_count);
-        let dropped = Reason::ALL.map(|reason| (reason, self.count(Outcome::Dropped(reason))));
+        self.settled_runs = self.recent.runs();
+        let mut counts = self.counts;
+        for (first, end, outcome) in self.recent.ended().filter(|(first, ..)| *first >= below) {
+            counts[index(outcome)] -= end - first;
+        }
+        let of = |outcome: Outcome| counts[index(outcome)];
+        let dropped = Reason::ALL.map(|reason| (reason, of(Outcome::Dropped(reason))));
         self.settled = Settled {
-            below: self.generated,
-            open: open.clone(),
-            complete: self.count(Outcome::Complete),
-            partial: self.count(Outcome::Partial),
+            below,
+            open,
+            complete: of(Outcome::Complete),
+            partial: of(Outcome::Partial),
             dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
         };
-        self.open = open;
         assert!(self.settled.is_closed(), "every event is held or has one outcome");
-        &self.settled
     }
 
     /// Intervals that outcomes since the last settling take.
     pub fn unsettled(&self) -> usize {
-        self.recent.runs() + self.open_ended
+        (self.recent.runs() + self.open_ended).saturating_sub(self.settled_runs)
     }
     /// Whether it has grown so long that it should be settled, whatever that takes.
     pub fn is_long(&self) -> bool {
@@ -321,6 +363,7 @@ mod tests {
         Finish(u64, Outcome),
         FinishRange(u64, u64, Outcome),
         Settle,
+        SettleAll,
     }
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let outcome = prop::sample::select(Outcome::all().collect::<Vec<_>>());
@@ -334,6 +377,7 @@ mod tests {
                 outcome
             )),
             Just(Step::Settle),
+            Just(Step::SettleAll),
         ];
         prop::collection::vec(step, 0..60)
     }
@@ -365,6 +409,7 @@ mod tests {
                     assert_eq!(ledger.finish_range(first, end, outcome), finished, "{step:?}");
                 }
                 Step::Settle => assert!(ledger.settle().is_closed()),
+                Step::SettleAll => assert_eq!(ledger.settle_all().below, model.len() as u64),
             }
             check(&ledger, &model);
         }
@@ -484,6 +529,34 @@ mod tests {
         let settled = Settled { below: 10, open, ..Settled::default() };
         assert_eq!(settled.covered(1..14), (1..14).filter(|id| settled.covers(*id)).collect::<Vec<u64>>());
         assert_eq!(settled.covered([4, 8, 9].into_iter()), [9]);
+    }
+
+    #[test]
+    fn what_is_held_is_named_only_where_nothing_is_folded_otherwise_and_no_settling_takes_another_back() {
+        let mut ledger = Ledger::new();
+        let end_all = |ledger: &mut Ledger, ids: std::ops::Range<u64>| {
+            ids.for_each(|id| assert!(ledger.finish(id, Outcome::Complete)));
+        };
+        let said = |settled: &Settled| (settled.below, settled.complete, settled.open.count());
+        ledger.generate(100);
+        end_all(&mut ledger, 0..40);
+        end_all(&mut ledger, 41..90);
+        assert_eq!(said(ledger.settle()), (40, 40, 0));
+        assert_eq!(said(ledger.settle()), (100, 89, 11));
+        end_all(&mut ledger, 40..41);
+        assert_eq!(ledger.settles_briefly(), None, "all below 90 has ended, and 100 was said");
+        end_all(&mut ledger, 90..100);
+        // More than keeps its place.
+        ledger.generate(BEHIND_MAX + 3);
+        end_all(&mut ledger, 101..103);
+        assert_eq!(said(ledger.settle_all()), (BEHIND_MAX + 103, 102, BEHIND_MAX + 1));
+        ledger.generate(7);
+        end_all(&mut ledger, 103..BEHIND_MAX + 103);
+        assert_eq!(said(ledger.settle()), (BEHIND_MAX + 110, BEHIND_MAX + 102, 8));
+        end_all(&mut ledger, 100..101);
+        ledger.generate(1);
+        end_all(&mut ledger, BEHIND_MAX + 103..BEHIND_MAX + 111);
+        assert_eq!(said(ledger.settle()), (BEHIND_MAX + 111, BEHIND_MAX + 111, 0));
     }
 
     #[test]

@@ -4,14 +4,17 @@
 use crate::sizes::{Draws, PAYLOAD_BYTES_MAX, Sizes, SizesError};
 use crate::sums::Sums;
 use crc_fast::{CrcAlgorithm, Digest};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use weir_core::seed;
 
-/// Larger than the caches of a core, as data from a detector would be, and small enough that many sources on a host can share it.
-const BLOCK_BYTES: usize = 4 << 20;
+/// A block holds at least so many of the largest fragments, within bounds: one of large fragments is larger than the caches of a core, as
+/// data from a detector would be, and small enough that many sources on a host can share it.
+const WINDOWS_MIN: usize = 64;
+const BLOCK_BYTES: RangeInclusive<usize> = 256 << 10..=4 << 20;
 /// Blocks begin on a page.
 const PAGE_BYTES: usize = 4096;
-/// Windows begin at multiples of it: half a million different ones in the smallest block. They follow one another through the block, as in
+/// Windows begin at multiples of it: 32,768 different ones in the smallest block. They follow one another through the block, as in
 /// the ring that a detector's electronics fill, and every turn begins a step later, so that those that are alike are far apart.
 const STEP_BYTES: usize = 8;
 /// Windows from this size on are large: about here a pass over their bytes begins to cost more than sums over the block do.
@@ -31,7 +34,8 @@ pub struct Block {
 impl Block {
     /// Random bytes, enough for fragments of `payload_bytes_max` (at most 64 MiB).
     pub fn random(payload_bytes_max: u32) -> Block {
-        let len = (payload_bytes_max.min(PAYLOAD_BYTES_MAX) as usize).next_power_of_two().max(BLOCK_BYTES);
+        let largest = (payload_bytes_max.min(PAYLOAD_BYTES_MAX) as usize).next_power_of_two();
+        let len = (WINDOWS_MIN * largest).clamp(*BLOCK_BYTES.start(), *BLOCK_BYTES.end()).max(largest);
         let mut block = Block::zeroed(len);
         let mut draws = Draws::of(CONTENT, 0);
         for piece in block.bytes[block.start..][..len].chunks_exact_mut(8) {

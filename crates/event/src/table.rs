@@ -43,8 +43,15 @@ impl<T> Table<T> {
         if last - first == (self.entries.len() - 1) as u64 {
             return Ok((id - first) as usize);
         }
-        // Near the last that was found, mostly; ids rise by one at least.
+        // The last that was found or the next, mostly; ids rise by one at least.
         let hint = self.found.get().wrapping_sub(self.left).min(self.entries.len() - 1);
+        let near = [hint, hint + 1]
+            .into_iter()
+            .find(|at| self.entries.get(*at).is_some_and(|(there, _)| *there == id));
+        if let Some(at) = near {
+            self.found.set(self.left.wrapping_add(at));
+            return Ok(at);
+        }
         let (mut low, mut high) =
             if id >= self.entries[hint].0 { (hint, self.entries.len() - 1) } else { (0, hint) };
         high = high.min(low.saturating_add(usize::try_from(id - self.entries[low].0).unwrap_or(usize::MAX)));
@@ -119,14 +126,31 @@ impl<T> Table<T> {
     }
     /// The lowest id of `first..end` that is in it.
     pub fn first_within(&self, first: u64, end: u64) -> Option<u64> {
+        if first >= end {
+            return None;
+        }
+        if end - first <= 1 {
+            return self.contains(first).then_some(first);
+        }
         let at = self.place(first).unwrap_or_else(|at| at);
         let within = self.entries.range(at..).take_while(|(id, _)| *id < end);
         within.filter(|(_, value)| value.is_some()).map(|(id, _)| *id).next()
     }
-    /// Takes the lowest of `first..end` out.
+    /// Takes the lowest of `first..end` out; the next is behind it.
     pub fn remove_within(&mut self, first: u64, end: u64) -> Option<(u64, T)> {
+        if first >= end {
+            return None;
+        }
         // The usual case: one that is there.
-        let id = if self.contains(first) && first < end { first } else { self.first_within(first, end)? };
+        if let Some(value) = self.remove(first) {
+            return Some((first, value));
+        }
+        let id = self.first_within(first, end)?;
+        self.remove(id).map(|value| (id, value))
+    }
+    /// Takes the lowest of all out.
+    pub fn pop_first(&mut self) -> Option<(u64, T)> {
+        let id = self.entries.front()?.0;
         self.remove(id).map(|value| (id, value))
     }
     /// Ascending.
@@ -152,6 +176,7 @@ mod tests {
             for (at, (id, what)) in steps.into_iter().enumerate() {
                 match what {
                     0 | 1 => prop_assert_eq!(table.insert(id, at), map.insert(id, at)),
+                    2 if id == 0 => prop_assert_eq!(table.pop_first(), map.pop_first()),
                     2 => {
                         let first = map.range(id..id + 3).next().map(|(id, _)| *id);
                         prop_assert_eq!(table.remove_within(id, id + 3), first.and_then(|first| map.remove_entry(&first)));

@@ -30,34 +30,54 @@ pub(super) enum Verdict {
 
 /// A set of sources: one bit for each slot.
 #[derive(Default)]
-pub(super) struct Slots(Vec<u64>);
+pub(super) struct Slots {
+    /// Below 64, as all are in most runs: these need no memory of their own.
+    first: u64,
+    rest: Vec<u64>,
+}
 
 impl Slots {
     /// Empty, for slots below this one.
     pub(super) fn reset(&mut self, slots: usize) {
-        self.0.clear();
-        self.0.resize(slots.div_ceil(64), 0);
+        self.first = 0;
+        self.rest.clear();
+        self.rest.resize(slots.div_ceil(64).saturating_sub(1), 0);
     }
-    fn has(&self, slot: u16) -> bool {
-        self.0.get(usize::from(slot) / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        std::iter::once(self.first).chain(self.rest.iter().copied())
     }
     /// `slot` is below what it was made for.
+    fn word(&mut self, slot: u16) -> &mut u64 {
+        match usize::from(slot / 64).checked_sub(1) {
+            None => &mut self.first,
+            Some(at) => &mut self.rest[at],
+        }
+    }
+    fn has(&self, slot: u16) -> bool {
+        let word = match usize::from(slot / 64).checked_sub(1) {
+            None => self.first,
+            Some(at) => self.rest.get(at).copied().unwrap_or(0),
+        };
+        word >> (slot % 64) & 1 == 1
+    }
     pub(super) fn put(&mut self, slot: u16) {
-        self.0[usize::from(slot) / 64] |= 1 << (slot % 64);
+        *self.word(slot) |= 1 << (slot % 64);
     }
     fn take(&mut self, slot: u16) {
-        self.0[usize::from(slot) / 64] &= !(1 << (slot % 64));
+        *self.word(slot) &= !(1 << (slot % 64));
     }
     fn copy(&mut self, other: &Slots) {
-        self.0.clear();
-        self.0.extend_from_slice(&other.0);
+        self.first = other.first;
+        if !other.rest.is_empty() || !self.rest.is_empty() {
+            self.rest.clone_from(&other.rest);
+        }
     }
     fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
+        self.words().map(u64::count_ones).sum()
     }
     /// Ascending.
     fn iter(&self) -> impl Iterator<Item = u16> + '_ {
-        (0..).zip(&self.0).flat_map(|(at, &word)| {
+        (0..).zip(self.words()).flat_map(|(at, word)| {
             let mut left = word;
             std::iter::from_fn(move || {
                 let bit = (left != 0).then(|| left.trailing_zeros())?;
@@ -430,7 +450,9 @@ impl Builder {
     }
 
     fn forget(&mut self, first: u64, end: u64) {
-        while let Some((id, (epoch, _))) = self.finished.remove_within(first, end) {
+        let mut from = first;
+        while let Some((id, (epoch, _))) = self.finished.remove_within(from, end) {
+            from = id + 1;
             self.pass(id, epoch);
         }
         while let Some(id) = self.events.places.first_within(first, end) {
@@ -443,7 +465,7 @@ impl Builder {
     fn pass(&mut self, id: u64, epoch: u32) {
         self.past.insert(id, epoch);
         if self.past.len() > PAST_MAX {
-            self.past.remove_within(0, u64::MAX);
+            self.past.pop_first();
         }
     }
 

@@ -10,7 +10,7 @@ use weir_core::Instant;
 
 /// Above this rate heartbeats are told of several at once, so often: a message for each would cost more than the events. Their ages are exact.
 const SINGLE_HZ_MAX: f64 = 10_000.0;
-const TOGETHER: Duration = Duration::from_micros(500);
+const TOGETHER: Duration = Duration::from_millis(1);
 
 /// Wide enough for whatever a peer says of the run's age.
 fn ns(at: Instant) -> i128 {

@@ -291,7 +291,7 @@ impl Director {
         self.outbox.admit(connection, role);
         let welcome = self.settings.welcome(&self.run, slot, self.epoch);
         self.outbox.send(To::One(connection), Message::Welcome(Box::new(welcome)));
-        let settled = self.ledger.settle().clone();
+        let settled = self.ledger.settle_all().clone();
         self.outbox.send(To::One(connection), Message::Settled(settled));
         match &join.role {
             Role::Source { buffer_bytes, fragment_bytes_max, fixed } => {

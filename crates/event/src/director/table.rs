@@ -1,5 +1,6 @@
 //! The events that are held, by id.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// In place of a fragment's size that its source has not said yet.
@@ -38,6 +39,8 @@ pub(super) struct Table {
     /// Ascending by id.
     events: VecDeque<Event>,
     held: usize,
+    /// How many ids had no place between the front and the last that was found.
+    skipped: Cell<usize>,
 }
 
 impl Table {
@@ -58,11 +61,16 @@ impl Table {
     /// The place of one that is held, counted from the front.
     pub fn place(&self, id: u64) -> Option<usize> {
         let first = self.events.front()?.id;
-        let guess = usize::try_from(id.checked_sub(first)?).ok()?;
+        let dense = usize::try_from(id.checked_sub(first)?).ok()?;
+        let guess = dense.wrapping_sub(self.skipped.get());
         let at = match self.events.get(guess) {
             Some(event) if event.id == id => guess,
             // Events that were dropped at birth have no place.
-            _ => self.events.binary_search_by_key(&id, |event| event.id).ok()?,
+            _ => {
+                let at = self.events.binary_search_by_key(&id, |event| event.id).ok()?;
+                self.skipped.set(dense - at);
+                at
+            }
         };
         (self.events[at].place != Place::Ended).then_some(at)
     }

@@ -188,8 +188,16 @@ impl Source {
             run.epoch = run.epoch.max(epoch);
         }
         let works = self.touch(builder);
+        // The usual case.
+        if let Some(held) = self.held.get_mut(id).filter(|held| works && held.assigned.is_none()) {
+            held.assigned = Some(Assigned { builder, epoch, stage: Stage::Queued });
+            let fragment = Sendable { heartbeat: id, builder: BuilderId(builder), bytes: held.bytes };
+            if let Some(order) = &mut self.order {
+                order.push(fragment);
+            }
+            return;
+        }
         match self.held.get(id).map(|held| held.assigned) {
-            // The usual case.
             Some(None) => {}
             // Said again, or overtaken.
             Some(Some(old)) if old.epoch > epoch || (old.epoch == epoch && old.builder == builder) => return,
@@ -251,7 +259,9 @@ impl Source {
     }
 
     fn forget(&mut self, first: u64, end: u64, now: Instant) {
-        while let Some((id, held)) = self.held.remove_within(first, end) {
+        let mut from = first;
+        while let Some((id, held)) = self.held.remove_within(from, end) {
+            from = id + 1;
             self.held_bytes -= u64::from(held.bytes);
             if let Some(assigned) = held.assigned {
                 self.withdraw(id, assigned, now);

@@ -67,7 +67,8 @@ impl Past {
         for ids in sets {
             ids.remove_range(0, settled.below);
         }
-        self.recent.forget(settled.below);
+        // What is open will have its end, and find its place.
+        self.recent.forget(settled.open.first().unwrap_or(settled.below));
     }
 
     /// Where released ids from `id` on end that ended alike, if it is one.

@@ -3,7 +3,8 @@
 use thiserror::Error;
 
 pub const HEADER_BYTES: usize = 40;
-const MAGIC: [u8; 2] = [0x57, 0x46];
+/// `WF`.
+const MAGIC: u16 = u16::from_le_bytes(*b"WF");
 /// The bytes that the header's own checksum covers.
 const COVERED_BYTES: usize = 32;
 
@@ -33,43 +34,49 @@ pub enum HeaderError {
     Damaged { found: u32, wanted: u32 },
 }
 
+// In words: what is written by halves and read as a whole at once, as a checksum does, waits for the processor's stores.
 impl Header {
+    #[inline]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let words = [
+            u64::from(MAGIC) | u64::from(self.source) << 16 | u64::from(self.bytes) << 32,
+            self.id,
+            u64::from(self.epoch) | u64::from(self.payload_crc) << 32,
+            self.age_ns,
+        ];
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..2].copy_from_slice(&MAGIC);
-        bytes[2..4].copy_from_slice(&self.source.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.epoch.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.payload_crc.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.age_ns.to_le_bytes());
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         let crc = crc_fast::crc32_iscsi(&bytes[..COVERED_BYTES]);
-        bytes[32..36].copy_from_slice(&crc.to_le_bytes());
+        bytes[COVERED_BYTES..].copy_from_slice(&u64::from(crc).to_le_bytes());
         bytes
     }
 
+    #[inline]
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, HeaderError> {
-        if bytes[..2] != MAGIC || bytes[36..] != [0; 4] {
+        let [first, id, third, age_ns, last] = [0, 1, 2, 3, 4].map(|at| word(bytes, at));
+        if first as u16 != MAGIC || last >> 32 != 0 {
             return Err(HeaderError::NotAFragment);
         }
         let wanted = crc_fast::crc32_iscsi(&bytes[..COVERED_BYTES]);
-        let found = u32::from_le_bytes(part(bytes, 32));
+        let found = last as u32;
         if found != wanted {
             return Err(HeaderError::Damaged { found, wanted });
         }
         Ok(Header {
-            source: u16::from_le_bytes(part(bytes, 2)),
-            bytes: u32::from_le_bytes(part(bytes, 4)),
-            id: u64::from_le_bytes(part(bytes, 8)),
-            epoch: u32::from_le_bytes(part(bytes, 16)),
-            payload_crc: u32::from_le_bytes(part(bytes, 20)),
-            age_ns: u64::from_le_bytes(part(bytes, 24)),
+            source: (first >> 16) as u16,
+            bytes: (first >> 32) as u32,
+            id,
+            epoch: third as u32,
+            payload_crc: (third >> 32) as u32,
+            age_ns,
         })
     }
 }
 
-fn part<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
-    let mut part = [0; N];
-    part.copy_from_slice(&bytes[at..at + N]);
-    part
+fn word(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[8 * at..8 * at + 8]);
+    u64::from_le_bytes(word)
 }
