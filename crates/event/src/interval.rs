@@ -169,6 +169,20 @@ impl Intervals {
         self.ends.drain(..self.ends.len().saturating_sub(count));
     }
 
+    /// Likewise beyond what its JSON may have in bytes.
+    pub fn keep_highest_written(&mut self, bytes_max: usize) {
+        let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
+        // Both brackets, and what is left out before the lowest that is kept.
+        let mut bytes = 2 + digits(u64::MAX);
+        let before = self.ends.iter().rev().skip(1).map(|(_, end)| *end).chain([0]);
+        let kept = self.ends.iter().rev().zip(before).take_while(|((first, end), before)| {
+            bytes += digits(end - first) + digits(first - before) + 2;
+            bytes <= bytes_max
+        });
+        let kept = kept.count();
+        self.keep_highest(kept);
+    }
+
     // Both go through both sets once: a peer may say long ones.
     pub fn union(&mut self, other: &Intervals) {
         let mut all: Vec<(u64, u64)> = self.ranges().chain(other.ranges()).collect();
@@ -267,6 +281,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_kept_to_be_written_fits_and_is_the_highest(
+            pairs in prop::collection::vec((0u64..1 << 40, 1u64..1 << 20), 0..50), bytes in 0usize..1200,
+        ) {
+            let mut set = Intervals::default();
+            pairs.into_iter().for_each(|(first, count)| _ = set.insert_range(first, first + count));
+            let mut kept = set.clone();
+            kept.keep_highest_written(bytes);
+            let all: Vec<_> = set.ranges().collect();
+            prop_assert!(kept.ranges().eq(all[all.len() - kept.interval_count()..].iter().copied()));
+            let written = |set: &Intervals| serde_json::to_string(set).unwrap().len();
+            prop_assert!(kept.is_empty() || written(&kept) <= bytes);
+            // Less than the largest number and a comma more would have been too long.
+            set.keep_highest(kept.interval_count() + 1);
+            prop_assert!(set == kept || written(&set) + 21 > bytes);
+        }
+
         #[test]
         fn it_holds_what_a_plain_set_of_ids_holds(steps in steps(), id in 0u64..70, width in 0u64..30) {
             let (set, ids) = built(&steps);

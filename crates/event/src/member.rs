@@ -91,9 +91,28 @@ impl Member {
     }
 }
 
-/// The highest `most` intervals: what is said to a scheduler must fit a frame.
-pub fn highest(ids: &Intervals, most: usize) -> Intervals {
+/// Bytes of sets of ids in a join, as JSON, so that it fits a frame whatever has happened: of those that may be long, and of the others.
+/// The first hold every other one of all the events that a scheduler holds at once.
+pub const KNOWN_BYTES: usize = 300_000;
+pub const KNOWN_FEW_BYTES: usize = 10_000;
+
+/// The highest ids, as many as so many bytes say.
+pub fn highest(ids: &Intervals, bytes_max: usize) -> Intervals {
     let mut kept = ids.clone();
-    kept.keep_highest(most);
+    kept.keep_highest_written(bytes_max);
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::director::Settings;
+
+    #[test]
+    fn every_other_event_of_a_full_scheduler_is_said() {
+        let (mut ids, held_max) = (Intervals::default(), Settings::default().held_max);
+        // Late in a long run.
+        (1 << 40..(1 << 40) + held_max).step_by(2).for_each(|id| _ = ids.insert(id));
+        assert!(highest(&ids, KNOWN_BYTES) == ids);
+    }
 }

@@ -16,7 +16,7 @@ pub use lane::{Cut, Refusal};
 
 use crate::interval::Intervals;
 use crate::ledger::{Reason, Settled};
-use crate::member::{Due, Member, highest};
+use crate::member::{Due, KNOWN_BYTES, KNOWN_FEW_BYTES, Member, highest};
 use crate::message::{
     Answer, Done, Join, Known, Message, Outcome, Role, RunId, SourceList, VERSION, Welcome,
 };
@@ -39,9 +39,6 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const EARLY_LIMITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 /// Ids that had their end here are remembered, so that a late fragment is known at once.
 const PAST_MAX: usize = 1024;
-/// Intervals of ids in a join, so that it fits a frame whatever has happened: the highest are kept.
-const KNOWN_MAX: usize = 4000;
-const KNOWN_DROPPED_MAX: usize = 800;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -230,7 +227,7 @@ impl Builder {
         if self.member.on_connected(now) {
             // What is not said now is nobody's: the scheduler could not take it back.
             let ids = self.events.ids();
-            let said = highest(&ids, KNOWN_MAX);
+            let said = highest(&ids, KNOWN_BYTES);
             for id in ids.iter().filter(|id| !said.contains(*id)) {
                 self.give_away(id);
             }
@@ -320,10 +317,10 @@ impl Builder {
             slot: run.slot,
             epoch: run.epoch,
             last: run.last.map(|(id, born)| (id, now.since(born).as_nanos() as u64)),
-            held: highest(&self.events.ids(), KNOWN_MAX),
-            complete: highest(&complete, KNOWN_MAX),
-            partial: highest(&partial, KNOWN_MAX),
-            dropped: dropped.iter().map(|(reason, ids)| (*reason, highest(ids, KNOWN_DROPPED_MAX))).collect(),
+            held: highest(&self.events.ids(), KNOWN_BYTES),
+            complete: highest(&complete, KNOWN_BYTES),
+            partial: highest(&partial, KNOWN_FEW_BYTES),
+            dropped: dropped.iter().map(|(reason, ids)| (*reason, highest(ids, KNOWN_FEW_BYTES))).collect(),
             settled: self.settled.clone(),
         }
     }

@@ -14,7 +14,7 @@ mod trigger;
 pub use channel::ChannelId;
 
 use crate::ledger::Settled;
-use crate::member::{Due, Member, highest};
+use crate::member::{Due, KNOWN_BYTES, KNOWN_FEW_BYTES, Member, highest};
 use crate::message::{Answer, Join, Known, Message, Role, RunId, VERSION, Welcome};
 use crate::payload::Payload;
 use crate::table::Table;
@@ -32,10 +32,6 @@ use weir_seams::send_order::{SendOrder, SendOrderEntry};
 
 /// Rates of heartbeats that make sense: one in a day to ten in a microsecond.
 const RATE_HZ: RangeInclusive<f64> = 1e-5..=1e7;
-/// Intervals of ids in a join, so that it fits a frame whatever has happened: the highest are kept.
-const KNOWN_HELD_MAX: usize = 8000;
-const KNOWN_COMPLETE_MAX: usize = 4000;
-const KNOWN_OTHER_MAX: usize = 800;
 
 /// What a source that was started again does about fragments of heartbeats from before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +258,7 @@ impl Source {
     }
 
     fn join(&mut self, now: Instant) -> Join {
-        let held = highest(&self.held_ids(), KNOWN_HELD_MAX);
+        let held = highest(&self.held_ids(), KNOWN_BYTES);
         let (complete, partial, dropped) = self.past.sets();
         let known = self.run.as_ref().map(|run| Known {
             run: run.id.clone(),
@@ -270,9 +266,9 @@ impl Source {
             epoch: run.epoch,
             last: run.last.map(|(id, born)| (id, now.since(born).as_nanos() as u64)),
             held,
-            complete: highest(complete, KNOWN_COMPLETE_MAX),
-            partial: highest(partial, KNOWN_OTHER_MAX),
-            dropped: (dropped.iter()).map(|(reason, ids)| (*reason, highest(ids, KNOWN_OTHER_MAX))).collect(),
+            complete: highest(complete, KNOWN_BYTES),
+            partial: highest(partial, KNOWN_FEW_BYTES),
+            dropped: (dropped.iter()).map(|(reason, ids)| (*reason, highest(ids, KNOWN_FEW_BYTES))).collect(),
             settled: self.settled.clone(),
         });
         Join {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 /// Intervals of released ids that are remembered; beyond it the lowest are forgotten, so that a run of any length costs the same.
-const INTERVALS_MAX: usize = 8192;
+const INTERVALS_MAX: usize = 1 << 16;
 /// More ids than this are put into the sets at once.
 const TOGETHER_MAX: u64 = 4096;
 /// Ids without an outcome between those with one: as many as a scheduler holds at once.
