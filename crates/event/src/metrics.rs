@@ -89,7 +89,7 @@ pub static METRICS: &[Metric] = &[
         unit: "bit/s",
         better: Better::Higher,
         scope: Scope::Trial,
-        definition: "Payload of complete events at all builders, from the first heartbeat after the warm-up to the last one, by the time each event was complete.",
+        definition: "Payload that all builders took for events, from the first heartbeat after the warm-up to the last one, by the time it came; that of events which were dropped or given to another builder is taken back.",
     },
     seconds(
         ASSEMBLY,

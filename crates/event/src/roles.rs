@@ -37,10 +37,12 @@ pub struct SchedulerReport {
     pub ended_ns: u64,
     /// Held when the last heartbeat was issued.
     pub undelivered: u64,
-    /// Shares of the time from the first heartbeat to the last: in which an event waited for room at a builder, and that the
-    /// scheduler's thread spent on a CPU.
+    /// Shares of the time from the first heartbeat to the last: in which an event waited for room at a builder, that the
+    /// scheduler's thread spent on a CPU, and in which it could have run and waited for one.
     pub waiting_ratio: f64,
     pub busy_ratio: f64,
+    #[serde(default)]
+    pub core_wait_ratio: f64,
     pub failures: Vec<Failure>,
     /// Rates that were tried, in order; empty without a search.
     pub searched: Vec<Probe>,
@@ -135,6 +137,14 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What a thread has had of the cores up to a moment.
+#[derive(Clone, Copy)]
+struct Cpu {
+    ran: Duration,
+    waited: Duration,
+    at_ns: u64,
+}
+
 /// What is kept while a scheduler runs.
 struct Record {
     events: Option<u64>,
@@ -147,8 +157,8 @@ struct Record {
     generated: u64,
     looked_ns: u64,
     waiting_ns: u64,
-    /// CPU time of this thread at the first sample with a heartbeat and at the last, with their times.
-    cpu: Option<[(Duration, u64); 2]>,
+    /// Of this thread, at the first sample with a heartbeat and at the last.
+    cpu: Option<[Cpu; 2]>,
     t_ns: Vec<i64>,
     held: Vec<f64>,
     issued: Vec<f64>,
@@ -197,7 +207,8 @@ impl Record {
         if now.as_ns() >= self.next_ns && !late {
             self.next_ns = now.as_ns() + self.every_ns;
             if generated > 0 && beating {
-                let spent = (clock::thread_cpu_time(), now.as_ns());
+                let waited = clock::thread_cpu_wait_time().unwrap_or_default();
+                let spent = Cpu { ran: clock::thread_cpu_time(), waited, at_ns: now.as_ns() };
                 self.cpu = Some(self.cpu.map_or([spent; 2], |[first, _]| [first, spent]));
             }
             self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
@@ -209,9 +220,11 @@ impl Record {
     fn report(self, shell: &SchedulerShell, memory: &ResidentPeak) -> SchedulerReport {
         let of = |part_ns: u128, whole_ns: u64| part_ns as f64 / whole_ns.max(1) as f64;
         let beating_ns = self.last_beat_ns.saturating_sub(self.first_beat_ns);
-        let busy_ratio = self.cpu.map_or(0.0, |[(before, from_ns), (after, to_ns)]| {
-            of(after.saturating_sub(before).as_nanos(), to_ns - from_ns)
-        });
+        let share = |part: fn(&Cpu) -> Duration| {
+            self.cpu.map_or(0.0, |[before, after]| {
+                of(part(&after).saturating_sub(part(&before)).as_nanos(), after.at_ns - before.at_ns)
+            })
+        };
         let series = |name: &str, cumulative: bool, value: Vec<f64>| Series {
             entity: "trial".to_owned(),
             name: name.to_owned(),
@@ -228,7 +241,8 @@ impl Record {
             ended_ns: clock::monotonic().as_ns(),
             undelivered: self.undelivered,
             waiting_ratio: of(u128::from(self.waiting_ns), beating_ns).min(1.0),
-            busy_ratio,
+            busy_ratio: share(|cpu| cpu.ran),
+            core_wait_ratio: share(|cpu| cpu.waited),
             failures: shell.core.failures().cloned().collect(),
             searched: shell.core.searched().to_vec(),
             builders: shell.core.builder_lines().collect(),
@@ -313,8 +327,8 @@ pub struct BuilderReport {
     pub figures: builder::Figures,
     /// From heartbeat to the last byte.
     pub assembly: Option<Histogram>,
-    /// Payload of complete events, cumulative.
-    pub built: Series,
+    /// Payload of complete events, cumulative, and of what is held of those to come.
+    pub taken: Series,
     /// Memory of the process above what it had when the role began, at the most.
     #[serde(default)]
     pub resident_bytes_max: u64,
@@ -354,9 +368,9 @@ impl BuilderRole {
         }
         let mut assembly = Times::new().map_err(ShellError::of("cannot keep times"))?;
         let every_ns = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
-        let mut built = Series {
+        let mut taken = Series {
             entity: format!("builder.{}", self.name),
-            name: "event.built_bytes".to_owned(),
+            name: "event.taken_bytes".to_owned(),
             unit: "B".to_owned(),
             cumulative: true,
             ..Series::default()
@@ -368,18 +382,20 @@ impl BuilderRole {
             }
             assembly.record(event.age_ns);
             total_bytes += event.bytes - u64::from(event.fragments) * crate::wire::HEADER_BYTES as u64;
+            // Sources that run ahead of each other leave megabytes half built: counted when they come, not when the last one does.
+            let so_far = (total_bytes + event.held_bytes) as f64;
             // The last one of an interval stands for it; a pause shows as a gap between true times.
             let at = i64::try_from(now.as_ns()).unwrap_or(i64::MAX);
-            if now.as_ns() >= next_ns || built.t_ns.len() as u64 >= SAMPLES_MAX {
+            if now.as_ns() >= next_ns || taken.t_ns.len() as u64 >= SAMPLES_MAX {
                 next_ns = now.as_ns() + every_ns;
-                if (built.t_ns.len() as u64) < SAMPLES_MAX {
-                    built.t_ns.push(at);
-                    built.value.push(total_bytes as f64);
+                if (taken.t_ns.len() as u64) < SAMPLES_MAX {
+                    taken.t_ns.push(at);
+                    taken.value.push(so_far);
                     return;
                 }
             }
-            if let (Some(t_ns), Some(value)) = (built.t_ns.last_mut(), built.value.last_mut()) {
-                (*t_ns, *value) = (at, total_bytes as f64);
+            if let (Some(t_ns), Some(value)) = (taken.t_ns.last_mut(), taken.value.last_mut()) {
+                (*t_ns, *value) = (at, so_far);
             }
         })?;
         Ok(BuilderReport {
@@ -387,7 +403,7 @@ impl BuilderRole {
             why,
             figures: shell.core.figures(),
             assembly: assembly.distribution(),
-            built,
+            taken,
             resident_bytes_max: memory.grown_bytes(),
         })
     }

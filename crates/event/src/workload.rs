@@ -287,7 +287,7 @@ impl Task for Prepared {
                     membership: None,
                 };
                 let mut report = role.run(control).map_err(failed)?;
-                outcome.series = vec![std::mem::take(&mut report.built)];
+                outcome.series = vec![std::mem::take(&mut report.taken)];
                 serde_json::to_value(report)
             }
             Part::Source { scheduler } => {
@@ -414,7 +414,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
             put(entity, metrics::ASSEMBLY, Observed::Histogram(assembly.clone()));
         }
     }
-    // Goodput by the times at which events were complete, on each builder's clock, which the coordinator has put on the trial's.
+    // Goodput by the times at which fragments came, on each builder's clock, which the coordinator has put on the trial's.
     let begun_ns = outcomes
         .iter()
         .filter(|outcome| outcome.role == SCHEDULER)
@@ -432,8 +432,8 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         put("trial", metrics::HELD_SLOPE, Observed::Value(slope));
     }
     let (start_ns, end_ns) = (begun_ns + ns(plan.warm_up), begun_ns + ns(plan.length()));
-    let built = outcomes.iter().filter(|outcome| outcome.role == BUILDER).flat_map(|outcome| &outcome.series);
-    let bytes: f64 = built.map(|series| series.growth_between(start_ns, end_ns)).sum();
+    let taken = outcomes.iter().filter(|outcome| outcome.role == BUILDER).flat_map(|outcome| &outcome.series);
+    let bytes: f64 = taken.map(|series| series.growth_between(start_ns, end_ns)).sum();
     let measured = (end_ns - start_ns) as f64 / 1e9;
     if measured > 0.0 && scheduler.searched.is_empty() {
         put("trial", metrics::GOODPUT, Observed::Value(bytes * 8.0 / measured));
@@ -446,6 +446,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         dropped_no_credit: totals.dropped.get(&Reason::NoCredit).copied().unwrap_or(0),
         waiting_ratio: scheduler.waiting_ratio,
         scheduler_busy_ratio: scheduler.busy_ratio,
+        scheduler_wait_ratio: scheduler.core_wait_ratio,
         held_growth_ratio: held_slope.map_or(0.0, |slope| slope / plan.rate_hz),
     });
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {

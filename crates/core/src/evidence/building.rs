@@ -14,6 +14,9 @@ pub struct BuildingFacts {
     pub waiting_ratio: f64,
     /// Share of the time that the scheduler's thread spent on a CPU.
     pub scheduler_busy_ratio: f64,
+    /// In which it could have run and waited for one: others had it.
+    #[serde(default)]
+    pub scheduler_wait_ratio: f64,
     /// Of the heartbeats of the last two thirds, the share by which what was held grew.
     #[serde(default)]
     pub held_growth_ratio: f64,
@@ -21,6 +24,13 @@ pub struct BuildingFacts {
 
 /// Below this what is held comes and goes.
 const GROWS: f64 = 0.01;
+
+impl BuildingFacts {
+    /// More heartbeats came than were built.
+    pub(super) fn fell_behind(&self) -> bool {
+        self.dropped_no_credit > 0 || self.held_growth_ratio >= GROWS
+    }
+}
 
 // Spec: evidence.md#building-1
 pub(super) fn scheduler(facts: &Facts) -> Option<LimitingFactor> {
@@ -58,7 +68,7 @@ pub(super) fn credits(facts: &Facts) -> Option<LimitingFactor> {
 // Spec: evidence.md#building-3
 pub(super) fn heartbeats(facts: &Facts) -> Option<LimitingFactor> {
     let building = facts.building?;
-    if building.generated == 0 || building.dropped_no_credit > 0 || building.held_growth_ratio >= GROWS {
+    if building.generated == 0 || building.fell_behind() {
         return None;
     }
     let mut evidence = vec![format!(
@@ -71,7 +81,7 @@ pub(super) fn heartbeats(facts: &Facts) -> Option<LimitingFactor> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limiting_factor;
+    use super::super::{EmulatorFacts, limiting_factor};
     use super::*;
 
     fn name(building: BuildingFacts) -> Factor {
@@ -89,5 +99,26 @@ mod tests {
         assert_eq!(name(BuildingFacts { dropped_no_credit: 1, ..idle }), Factor::Credits);
         let busy = BuildingFacts { scheduler_busy_ratio: 0.95, waiting_ratio: 0.9, ..idle };
         assert_eq!(name(busy), Factor::Scheduler);
+    }
+
+    // Spec: evidence.md#fitness-1
+    #[test]
+    fn events_that_a_lab_without_cpu_could_not_follow_are_judged_by_nobody() {
+        let name = |building: BuildingFacts, idle: f64| {
+            let emulator = EmulatorFacts { machine_idle_ratio: idle, ..EmulatorFacts::default() };
+            limiting_factor(&Facts { building: Some(building), emulator: Some(emulator), ..Facts::default() })
+                .name
+        };
+        let follows =
+            BuildingFacts { generated: 1_000, scheduler_busy_ratio: 0.1, ..BuildingFacts::default() };
+        let behind = BuildingFacts { held_growth_ratio: 0.2, ..follows };
+        let kept_waiting = BuildingFacts { scheduler_wait_ratio: 0.3, ..behind };
+        assert_eq!(name(behind, 0.15), Factor::EmulatorLimited);
+        assert_eq!(name(behind, 0.25), Factor::Unknown);
+        assert_eq!(name(kept_waiting, 0.25), Factor::EmulatorLimited);
+        assert_eq!(name(kept_waiting, 0.35), Factor::Unknown);
+        assert_eq!(name(follows, 0.0), Factor::SourceApplication);
+        // Room that builders did not give explains it whatever the machine did.
+        assert_eq!(name(BuildingFacts { waiting_ratio: 0.6, ..kept_waiting }, 0.0), Factor::Credits);
     }
 }

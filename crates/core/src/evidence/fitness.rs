@@ -37,6 +37,7 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
         return None;
     }
     let mut evidence = Vec::new();
+    let loads = facts.transport.is_some() || facts.building.is_some_and(|building| building.fell_behind());
     let allowed = lateness_allowed_seconds(emulator.one_way_seconds);
     if emulator.lateness_seconds_least.is_some_and(|least| least > allowed)
         && let Some(lateness) = emulator.lateness_seconds
@@ -56,7 +57,7 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     let without_core = emulator.fabric_wait_ratio + emulator.stolen_ratio;
     let worked = (emulator.fabric_busy_ratio - emulator.fabric_looking_ratio).max(0.0);
-    if facts.transport.is_some() && worked + without_core >= FABRIC_SATURATED {
+    if loads && worked + without_core >= FABRIC_SATURATED {
         evidence.push(format!("the fabric had packets to move {} of the time", percent(worked)));
         if without_core >= WORTH_A_WORD {
             evidence.push(format!(
@@ -69,7 +70,7 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     let machine_busy = 1.0 - emulator.machine_idle_ratio;
     let machine_full = machine_busy >= SATURATED;
-    if machine_full && facts.transport.is_some() && emulator.foreign_busy_ratio >= DISTURBED {
+    if machine_full && loads && emulator.foreign_busy_ratio >= DISTURBED {
         evidence.push(format!(
             "the machine that carries the lab had no CPU left, and other programs took {} of it",
             percent(emulator.foreign_busy_ratio)
@@ -77,16 +78,12 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     }
     // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
     // hosts of a lab share the machine with what carries their packets.
-    let short_of_cpu = match cause(facts).map(|cause| cause.name) {
-        None => machine_busy >= HOSTS_SHORT,
-        Some(name) if wants_cpu(name) => {
-            // Where hardly anything else runs here, the core that a host waited for was in the lab's own hands.
-            let by_the_lab = emulator.foreign_busy_ratio < DISTURBED && waited_for_a_core(facts, name);
-            machine_busy >= if by_the_lab { LAB_SHORT } else { HOSTS_SHORT }
-        }
-        Some(_) => false,
-    };
-    if facts.transport.is_some() && short_of_cpu {
+    let cause = cause(facts).map(|cause| cause.name);
+    // Where hardly anything else runs here, the core that a host waited for was in the lab's own hands.
+    let by_the_lab = emulator.foreign_busy_ratio < DISTURBED && waited_for_a_core(facts, cause);
+    let short_of_cpu =
+        cause.is_none_or(wants_cpu) && machine_busy >= if by_the_lab { LAB_SHORT } else { HOSTS_SHORT };
+    if loads && short_of_cpu {
         evidence.push(format!(
             "all cores of the machine that carries the lab were {} busy, and no link was full",
             percent(machine_busy)
@@ -121,12 +118,20 @@ fn waited_elsewhere(facts: &Facts, one_way_seconds: f64) -> Option<String> {
     })
 }
 
-/// Whether the busiest thread of that end waited for a core more than it ran.
-fn waited_for_a_core(facts: &Facts, name: Factor) -> bool {
-    facts.transport.is_some_and(|transport| match name {
-        Factor::SenderCpu => transport.sender_thread_wait_ratio > transport.sender_thread_busy_ratio,
-        _ => transport.receiver_thread_wait_ratio > transport.receiver_thread_busy_ratio,
-    })
+/// Whether the busiest thread of the end that wants for CPU waited for a core more than it ran; where events are built and nothing
+/// is named, their scheduler's.
+fn waited_for_a_core(facts: &Facts, cause: Option<Factor>) -> bool {
+    let (waited, ran) = match (cause, facts.transport, facts.building) {
+        (Some(Factor::SenderCpu), Some(transport), _) => {
+            (transport.sender_thread_wait_ratio, transport.sender_thread_busy_ratio)
+        }
+        (Some(Factor::ReceiverCpu), Some(transport), _) => {
+            (transport.receiver_thread_wait_ratio, transport.receiver_thread_busy_ratio)
+        }
+        (None, _, Some(building)) => (building.scheduler_wait_ratio, building.scheduler_busy_ratio),
+        _ => return false,
+    };
+    waited > ran
 }
 
 fn wants_cpu(name: Factor) -> bool {

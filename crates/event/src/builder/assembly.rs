@@ -392,6 +392,7 @@ impl Builder {
             outcome,
             fragments: event.fragments.len() as u32,
             bytes: event.bytes,
+            held_bytes: self.held_bytes - event.bytes,
             assembly_ns: event.first_at.map_or(0, |at| now.since(at).as_nanos() as u64),
             age_ns: now.since(event.born).as_nanos() as u64,
         };

@@ -82,6 +82,8 @@ pub struct Built {
     pub fragments: u32,
     /// Headers included.
     pub bytes: u64,
+    /// What the builder holds of other events at this moment, headers included.
+    pub held_bytes: u64,
     /// From the first fragment's header to the last byte of the last one.
     pub assembly_ns: u64,
     /// From the heartbeat to the end, by the ages that sources say.

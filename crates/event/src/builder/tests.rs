@@ -130,6 +130,23 @@ fn fragments_of_many_events_in_any_order_make_each_event_from_its_own() {
     assert_eq!(bench.builder.held_bytes(), 0);
 }
 
+#[test]
+fn an_event_that_ends_says_what_is_held_of_others() {
+    let mut bench = Bench::new();
+    for id in 0..3 {
+        bench.assign(id, 1);
+    }
+    for (source, id) in [(0, 0), (0, 1), (0, 2), (2, 1), (2, 2), (2, 0)] {
+        assert_eq!(bench.send(source, id, 1, 500), Ok(()));
+    }
+    let built = bench.said().iter().filter_map(|action| match action {
+        Action::Built(built) => Some((built.id, built.held_bytes)),
+        _ => None,
+    });
+    let fragment = 500 + HEADER_BYTES as u64;
+    assert_eq!(built.collect::<Vec<_>>(), [(1, 2 * fragment), (2, fragment), (0, 0)]);
+}
+
 // Spec: event-building.md#delivery-4
 #[test]
 fn a_second_fragment_changes_nothing_and_an_old_epoch_is_stale_and_both_are_counted() {

@@ -10,7 +10,7 @@ use weir_core::Instant;
 const RESOLUTION: f64 = 0.02;
 /// What is held may grow by so much of what was issued meanwhile: half of what the resolution can tell.
 const GROWTH_MAX: f64 = 0.01;
-/// And by so many in any case: what is under way at any moment.
+/// Or by so many, where that is less: what is under way at any moment.
 const GROWTH_FREE: u64 = 2;
 /// Where the first rate is not carried, it is halved so often.
 const HALVINGS_MAX: i32 = 16;
@@ -116,7 +116,7 @@ impl Search {
     fn judge(&mut self, account: Account) {
         let third = self.third.unwrap_or(self.before);
         let growth = self.end.held as i64 - third.held as i64;
-        let allowed = GROWTH_FREE + ((self.end.generated - third.generated) as f64 * GROWTH_MAX) as u64;
+        let allowed = GROWTH_FREE.max(((self.end.generated - third.generated) as f64 * GROWTH_MAX) as u64);
         let lost = account.lost - self.before.lost;
         let carried = lost == 0 && account.held == 0 && growth <= allowed as i64;
         let issued = self.end.generated - self.before.generated;
@@ -217,6 +217,11 @@ mod tests {
                 "{found} of {capacity}: {probes:?}"
             );
             assert!(probes.len() < 20, "{probes:?}");
+        }
+        // Three seconds at few heartbeats tell no less: what grows by more than 1 % or by more than two is not carried.
+        for capacity in [67.6, 101.4, 202.9] {
+            let found = find(20.0, 5_000.0, capacity, 1_000_000).0.unwrap();
+            assert!((0.96 * capacity..=(1.011 * capacity).max(capacity + 1.0)).contains(&found), "{found}");
         }
         let (found, probes) = find(50.0, 400.0, 1e6, 1_000_000);
         assert_eq!((found, probes.len()), (Some(400.0), 4), "never above the highest rate");

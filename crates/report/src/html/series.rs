@@ -29,7 +29,7 @@ const QUEUED_SHARE: f64 = 0.1;
 /// Names people know, for the common series; others go by their own.
 fn spoken(name: &str) -> Option<&'static str> {
     Some(match name {
-        "stream.received_bytes" | "event.built_bytes" => "goodput",
+        "stream.received_bytes" | "event.taken_bytes" => "goodput",
         "event.held" => "events held",
         "event.generated" | "event.heartbeats" => "heartbeats",
         "event.acknowledged" => "acknowledgements",
@@ -58,7 +58,7 @@ const STREAMS: usize = 2;
 /// What every reader of a stream asks: how fast, what queued, what TCP thought of it, what was lost.
 const OPEN: [&str; 10] = [
     "stream.received_bytes",
-    "event.built_bytes",
+    "event.taken_bytes",
     "event.held",
     "port.queue_bytes",
     "tcp.congestion_window_segments",
