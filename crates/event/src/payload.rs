@@ -19,6 +19,8 @@ const PAGE_BYTES: usize = 4096;
 const STEP_BYTES: usize = 8;
 /// Windows from this size on are large: about here a pass over their bytes begins to cost more than sums over the block do.
 pub const LARGE_BYTES_MIN: u32 = 32 << 10;
+/// Windows up to this size, all of one, have their sums ready: that of every place where one may begin, half as many bytes as the block has.
+const SMALL_BYTES_MAX: u32 = 1 << 10;
 /// All blocks of random bytes are alike, so that sources on one host can share one.
 const CONTENT: u64 = 0x7765_6972_6576_656e;
 
@@ -29,6 +31,14 @@ pub struct Block {
     len: usize,
     /// Made by `sum`.
     sums: OnceLock<Sums>,
+    /// Made by `sum_small`.
+    small: OnceLock<Small>,
+}
+
+/// The sums of all windows of one size, by where they begin, in steps.
+struct Small {
+    bytes: u32,
+    sums: Vec<u32>,
 }
 
 impl Block {
@@ -55,7 +65,13 @@ impl Block {
         let bytes = vec![0; len + PAGE_BYTES];
         // What can not be aligned is left as it is: nothing depends on it but speed.
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
-        Block { start: if start < PAGE_BYTES { start } else { 0 }, bytes, len, sums: OnceLock::new() }
+        Block {
+            start: if start < PAGE_BYTES { start } else { 0 },
+            bytes,
+            len,
+            sums: OnceLock::new(),
+            small: OnceLock::new(),
+        }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -75,7 +91,22 @@ impl Block {
         self.sums.get_or_init(|| Sums::of(self.bytes()));
     }
 
+    /// The same for windows of `bytes`, whatever fragment shows them. Sources of another size that share the block do without.
+    fn sum_small(&self, bytes: u32) {
+        self.small.get_or_init(|| {
+            let offsets = (0..self.len as u32).step_by(STEP_BYTES);
+            let sums = offsets.map(|offset| crc32c(self.slices(Window { offset, bytes })));
+            Small { bytes, sums: sums.collect() }
+        });
+    }
+
     pub fn crc32c(&self, window: Window) -> u32 {
+        if let Some(small) = self.small.get()
+            && small.bytes == window.bytes
+            && (window.offset as usize).is_multiple_of(STEP_BYTES)
+        {
+            return small.sums[window.offset as usize / STEP_BYTES];
+        }
         let slices = self.slices(window);
         match self.sums.get() {
             Some(sums) if window.bytes >= LARGE_BYTES_MIN => {
@@ -143,6 +174,8 @@ impl Payload {
     fn of(block: Arc<Block>, sizes: Sizes, replayed: bool) -> Payload {
         if sizes.bytes_max() >= LARGE_BYTES_MIN {
             block.sum();
+        } else if sizes.is_fixed() && sizes.bytes_max() <= SMALL_BYTES_MAX && !replayed {
+            block.sum_small(sizes.bytes_max());
         }
         // From a window to the next, so that none overlaps the one before.
         let stride_bytes = u64::from(sizes.bytes_max().max(1)).next_multiple_of(STEP_BYTES as u64);

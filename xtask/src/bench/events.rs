@@ -17,8 +17,11 @@ const SOURCES: usize = 2;
 const BUILDERS: usize = 2;
 /// A load counts as carried if so much of it is built, and no event is dropped.
 const CARRIED: f64 = 0.98;
-/// Of a builder, all its sources together: as much as the kernel would take of plain streams.
+/// Of a builder, all its sources together: as much as the kernel would take of plain streams; of small fragments, which cost by their
+/// number, no more events than a core's cache knows of.
 const WINDOW: &str = "8MiB";
+const SMALL_WINDOW: &str = "4MiB";
+const SMALL_BYTES_MAX: u64 = 4096;
 const ENDED: Duration = Duration::from_secs(20);
 
 /// What one run gave, all processes together.
@@ -113,7 +116,7 @@ fn weir(
         "--scheduler",
         "round-robin",
         "--grant-window",
-        WINDOW,
+        if shape.fragment_bytes <= SMALL_BYTES_MAX { SMALL_WINDOW } else { WINDOW },
         "--json",
     ]);
     let scheduler = yard.place.at_server(yard.with_key(scheduler));
@@ -252,7 +255,8 @@ pub fn beside_zeromq(settings: &Settings) -> Result<Outcome, String> {
     let yard = Yard::loopback();
     for fragment_bytes in [256, 1_024, 4_096, 65_536] {
         let shape = Shape { sources: SOURCES, builders: BUILDERS, fragment_bytes };
-        let rate_hz = highest(settings, &mut outcome, &yard, &shape, false)?;
+        // ZeroMQ takes what it can get: a rate too low by some percent would count against weir.
+        let rate_hz = highest(settings, &mut outcome, &yard, &shape, true)?;
         let events = (rate_hz as f64 * settings.duration.as_secs_f64()) as u64;
         let mut arms: [Vec<Built>; 3] = Default::default();
         for round in 0..settings.rounds(ROUNDS) {
