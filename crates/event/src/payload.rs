@@ -284,6 +284,18 @@ mod tests {
 
     proptest! {
         #[test]
+        fn sums_that_are_ready_beforehand_are_those_of_the_bytes(id: u64, seed: u64, bytes in 0u32..1100, other in 0u32..1100) {
+            let block = Arc::new(Block::random(0));
+            for bytes in [bytes, other] {
+                // The first size has its sums ready, the second shares the block and has none.
+                let mut payload = Payload::synthetic(&block, Sizes::Fixed(bytes));
+                payload.seeded(seed, "a");
+                let window = payload.window(id);
+                prop_assert_eq!(crc(&payload, id), crc32c(payload.block().slices(window)));
+            }
+        }
+
+        #[test]
         fn every_window_is_in_its_block(id: u64, seed: u64, bytes in 0u32..6 << 20) {
             let payload = payload(seed, "a", &format!("{bytes}B"));
             let slices = payload.block().slices(payload.window(id));

@@ -1,6 +1,6 @@
 //! The oldest heartbeat first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use weir_seams::scheduler::BuilderId;
 use weir_seams::send_order::{SendOrder, Sendable};
 
@@ -11,13 +11,26 @@ use weir_seams::send_order::{SendOrder, Sendable};
 /// each builder that is ready, and taking a fragment back for each builder there is. An emptied queue stays until its builder is drained.
 #[derive(Default)]
 pub struct InOrder {
-    /// Each ascending by heartbeat.
-    queues: BTreeMap<BuilderId, VecDeque<Sendable>>,
+    /// By builder, each ascending by heartbeat.
+    queues: Vec<(BuilderId, VecDeque<Sendable>)>,
+}
+
+impl InOrder {
+    fn place(&self, builder: BuilderId) -> Result<usize, usize> {
+        self.queues.binary_search_by_key(&builder, |(id, _)| *id)
+    }
+    fn queue(&self, builder: BuilderId) -> Option<&VecDeque<Sendable>> {
+        self.place(builder).ok().map(|at| &self.queues[at].1)
+    }
 }
 
 impl SendOrder for InOrder {
     fn push(&mut self, fragment: Sendable) {
-        let queue = self.queues.entry(fragment.builder).or_default();
+        let at = self.place(fragment.builder).unwrap_or_else(|at| {
+            self.queues.insert(at, (fragment.builder, VecDeque::new()));
+            at
+        });
+        let queue = &mut self.queues[at].1;
         match queue.back() {
             Some(last) if last.heartbeat >= fragment.heartbeat => {
                 match queue.binary_search_by_key(&fragment.heartbeat, |there| there.heartbeat) {
@@ -29,22 +42,23 @@ impl SendOrder for InOrder {
         }
     }
     fn remove(&mut self, heartbeat: u64) -> Option<Sendable> {
-        self.queues.values_mut().find_map(|queue| {
+        self.queues.iter_mut().find_map(|(_, queue)| {
             let at = queue.binary_search_by_key(&heartbeat, |fragment| fragment.heartbeat).ok()?;
             queue.remove(at)
         })
     }
     fn peek(&mut self, builder: BuilderId) -> Option<Sendable> {
-        self.queues.get(&builder)?.front().copied()
+        self.queue(builder)?.front().copied()
     }
     fn pop(&mut self, builder: BuilderId) -> Option<Sendable> {
-        self.queues.get_mut(&builder)?.pop_front()
+        let at = self.place(builder).ok()?;
+        self.queues[at].1.pop_front()
     }
     fn turn(&mut self, ready: &[BuilderId]) -> Option<BuilderId> {
-        let oldest = ready.iter().filter_map(|id| self.queues.get(id)?.front());
+        let oldest = ready.iter().filter_map(|id| self.queue(*id)?.front());
         oldest.min_by_key(|fragment| fragment.heartbeat).map(|fragment| fragment.builder)
     }
     fn drain(&mut self, builder: BuilderId) -> Vec<Sendable> {
-        self.queues.remove(&builder).map(Vec::from).unwrap_or_default()
+        self.place(builder).map(|at| self.queues.remove(at).1.into()).unwrap_or_default()
     }
 }

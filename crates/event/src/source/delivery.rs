@@ -120,17 +120,14 @@ impl Source {
             channel.flight.pop_front();
             self.figures.sent += 1;
             self.figures.sent_bytes += whole;
-            let Some(held) = self.held.get_mut(heartbeat) else { continue };
-            if held.sent_before {
+            let held = self.held.get_mut(heartbeat);
+            let Some(assigned) = held.and_then(|held| held.assigned.as_mut()) else { continue };
+            if assigned.sent_before {
                 self.figures.again += 1;
                 self.figures.again_bytes += whole;
             }
-            held.sent_before = true;
-            if let Some(assigned) = &mut held.assigned
-                && assigned.builder == id.builder
-                && assigned.epoch == epoch
-                && assigned.stage == Stage::Begun
-            {
+            assigned.sent_before = true;
+            if assigned.builder == id.builder && assigned.epoch == epoch && assigned.stage == Stage::Begun {
                 assigned.stage = Stage::Sent;
             }
         }

@@ -18,8 +18,6 @@ pub(super) struct Held {
     pub bytes: u32,
     pub born: Instant,
     pub assigned: Option<Assigned>,
-    /// It has gone out whole before.
-    pub sent_before: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +25,8 @@ pub(super) struct Assigned {
     pub builder: u32,
     pub epoch: u32,
     pub stage: Stage,
+    /// It has gone out whole before, to this builder or another.
+    pub sent_before: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Source {
         self.held_bytes += u64::from(bytes);
         self.figures.made += 1;
         self.figures.made_bytes += u64::from(bytes);
-        self.held.insert(id, Held { bytes, born, assigned: None, sent_before: false });
+        self.held.insert(id, Held { bytes, born, assigned: None });
         self.announce(id, bytes);
         true
     }
@@ -190,7 +190,7 @@ impl Source {
         let works = self.touch(builder);
         // The usual case.
         if let Some(held) = self.held.get_mut(id).filter(|held| works && held.assigned.is_none()) {
-            held.assigned = Some(Assigned { builder, epoch, stage: Stage::Queued });
+            held.assigned = Some(Assigned { builder, epoch, stage: Stage::Queued, sent_before: false });
             let fragment = Sendable { heartbeat: id, builder: BuilderId(builder), bytes: held.bytes };
             if let Some(order) = &mut self.order {
                 order.push(fragment);
@@ -214,7 +214,8 @@ impl Source {
             }
         }
         if let Some(held) = self.held.get_mut(id) {
-            held.assigned = Some(Assigned { builder, epoch, stage: Stage::Waiting });
+            let sent_before = held.assigned.is_some_and(|old| old.sent_before);
+            held.assigned = Some(Assigned { builder, epoch, stage: Stage::Waiting, sent_before });
         }
         if works {
             self.queue(id);

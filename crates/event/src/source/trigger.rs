@@ -37,7 +37,7 @@ impl Trigger {
 /// `count` periods after `from`, by multiplication: no error adds up.
 pub(super) fn later(from: Instant, count: u64, period_ns: f64) -> Instant {
     // A conversion saturates where a run cannot reach.
-    Instant::from_ns(from.as_ns().saturating_add((count as f64 * period_ns).round() as u64))
+    Instant::from_ns(from.as_ns().saturating_add((count as f64 * period_ns + 0.5) as u64))
 }
 
 impl Source {
