@@ -18,7 +18,7 @@ use weir_core::record::{Histogram, Series};
 use weir_core::times::Times;
 use weir_core::{Instant, Value, Values};
 use weir_seams::membership::{Member, Membership, Seat, Watch};
-use weir_sys::clock;
+use weir_sys::clock::{self, ThreadMark};
 use weir_sys::memory::ResidentPeak;
 use weir_transport::{Key, key};
 
@@ -137,14 +137,6 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a thread has had of the cores up to a moment.
-#[derive(Clone, Copy)]
-struct Cpu {
-    ran: Duration,
-    waited: Duration,
-    at_ns: u64,
-}
-
 /// What is kept while a scheduler runs.
 struct Record {
     events: Option<u64>,
@@ -157,8 +149,9 @@ struct Record {
     generated: u64,
     looked_ns: u64,
     waiting_ns: u64,
-    /// Of this thread, at the first sample with a heartbeat and at the last.
-    cpu: Option<[Cpu; 2]>,
+    /// Of this thread, at the first heartbeat and at the last, where that one is known.
+    first_mark: Option<ThreadMark>,
+    last_mark: Option<ThreadMark>,
     t_ns: Vec<i64>,
     held: Vec<f64>,
     issued: Vec<f64>,
@@ -178,7 +171,8 @@ impl Record {
             generated: 0,
             looked_ns: 0,
             waiting_ns: 0,
-            cpu: None,
+            first_mark: None,
+            last_mark: None,
             t_ns: Vec::new(),
             held: Vec::new(),
             issued: Vec::new(),
@@ -197,6 +191,10 @@ impl Record {
             if self.generated == 0 {
                 self.first_beat_ns = now.as_ns();
                 self.first_generated = generated;
+                self.first_mark = Some(ThreadMark::at(now.as_ns()));
+            }
+            if self.events.is_some_and(|events| generated >= events) {
+                self.last_mark = Some(ThreadMark::at(now.as_ns()));
             }
             self.generated = generated;
             self.last_beat_ns = now.as_ns();
@@ -206,11 +204,6 @@ impl Record {
         let late = self.t_ns.len() as u64 >= SAMPLES_MAX && self.events.is_none();
         if now.as_ns() >= self.next_ns && !late {
             self.next_ns = now.as_ns() + self.every_ns;
-            if generated > 0 && beating {
-                let waited = clock::thread_cpu_wait_time().unwrap_or_default();
-                let spent = Cpu { ran: clock::thread_cpu_time(), waited, at_ns: now.as_ns() };
-                self.cpu = Some(self.cpu.map_or([spent; 2], |[first, _]| [first, spent]));
-            }
             self.t_ns.push(i64::try_from(now.as_ns()).unwrap_or(i64::MAX));
             self.held.push(ledger.held_count() as f64);
             self.issued.push(generated as f64);
@@ -220,11 +213,9 @@ impl Record {
     fn report(self, shell: &SchedulerShell, memory: &ResidentPeak) -> SchedulerReport {
         let of = |part_ns: u128, whole_ns: u64| part_ns as f64 / whole_ns.max(1) as f64;
         let beating_ns = self.last_beat_ns.saturating_sub(self.first_beat_ns);
-        let share = |part: fn(&Cpu) -> Duration| {
-            self.cpu.map_or(0.0, |[before, after]| {
-                of(part(&after).saturating_sub(part(&before)).as_nanos(), after.at_ns - before.at_ns)
-            })
-        };
+        let last = self.last_mark.unwrap_or_else(|| ThreadMark::at(clock::monotonic().as_ns()));
+        let shares = self.first_mark.and_then(|first| last.shares_since(&first));
+        let (busy_ratio, core_wait_ratio) = shares.unwrap_or_default();
         let series = |name: &str, cumulative: bool, value: Vec<f64>| Series {
             entity: "trial".to_owned(),
             name: name.to_owned(),
@@ -241,8 +232,8 @@ impl Record {
             ended_ns: clock::monotonic().as_ns(),
             undelivered: self.undelivered,
             waiting_ratio: of(u128::from(self.waiting_ns), beating_ns).min(1.0),
-            busy_ratio: share(|cpu| cpu.ran),
-            core_wait_ratio: share(|cpu| cpu.waited),
+            busy_ratio,
+            core_wait_ratio,
             failures: shell.core.failures().cloned().collect(),
             searched: shell.core.searched().to_vec(),
             builders: shell.core.builder_lines().collect(),

@@ -70,6 +70,32 @@ pub fn thread_cpu_wait_time() -> Option<Duration> {
     text.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
+/// What a thread has had of the cores until a moment. Opens a file, as `thread_cpu_wait_time` does: for the edges of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadMark {
+    at_ns: u64,
+    ran: Duration,
+    /// 0 where the kernel does not say.
+    waited: Duration,
+}
+
+impl ThreadMark {
+    /// Of the calling thread; `at_ns` is the time now, on any clock that its other marks share.
+    pub fn at(at_ns: u64) -> ThreadMark {
+        ThreadMark { at_ns, ran: thread_cpu_time(), waited: thread_cpu_wait_time().unwrap_or_default() }
+    }
+
+    /// Shares of the time since `before` that the thread spent on a core, and that it could have run and waited for one; `None` when no
+    /// time has passed.
+    pub fn shares_since(&self, before: &ThreadMark) -> Option<(f64, f64)> {
+        let passed_ns = self.at_ns.checked_sub(before.at_ns).filter(|passed_ns| *passed_ns > 0)?;
+        let share = |after: Duration, before: Duration| {
+            after.saturating_sub(before).as_nanos() as f64 / passed_ns as f64
+        };
+        Some((share(self.ran, before.ran), share(self.waited, before.waited)))
+    }
+}
+
 /// Sleeps until `at`, whatever signals arrive meanwhile; returns at once when it is past.
 pub fn sleep_until(at: Instant) {
     let until = timespec(Duration::from_nanos(at.as_ns()));

@@ -10,7 +10,7 @@ use weir_core::Instant;
 const RESOLUTION: f64 = 0.02;
 /// What is held may grow by so much of what was issued meanwhile: half of what the resolution can tell.
 const GROWTH_MAX: f64 = 0.01;
-/// Or by so many, where that is less: what is under way at any moment.
+/// Or by so many, where that is more: what is under way at any moment.
 const GROWTH_FREE: u64 = 2;
 /// Where the first rate is not carried, it is halved so often.
 const HALVINGS_MAX: i32 = 16;
@@ -218,7 +218,7 @@ mod tests {
             );
             assert!(probes.len() < 20, "{probes:?}");
         }
-        // Three seconds at few heartbeats tell no less: what grows by more than 1 % or by more than two is not carried.
+        // Few heartbeats in three seconds tell no less: what grows by more than 1 %, and by more than two, is not carried.
         for capacity in [67.6, 101.4, 202.9] {
             let found = find(20.0, 5_000.0, capacity, 1_000_000).0.unwrap();
             assert!((0.96 * capacity..=(1.011 * capacity).max(capacity + 1.0)).contains(&found), "{found}");

@@ -2,7 +2,7 @@
 
 use super::clock::{Schedule, nanoseconds};
 use std::time::Duration;
-use weir_sys::clock;
+use weir_sys::clock::{self, ThreadMark};
 
 /// CPU time of a data thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,25 +12,8 @@ pub struct ThreadCpu {
     pub sends: bool,
     pub receives: bool,
     /// When the steady state began and ended for it.
-    steady_start: Option<Mark>,
-    steady_end: Option<Mark>,
-}
-
-/// What a thread has had of the cores until an instant, ns.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    at: u64,
-    ran: u64,
-    /// Could have run and waited for a core; 0 where the kernel does not say.
-    waited: u64,
-}
-
-impl Mark {
-    /// Of the calling thread.
-    fn at(at: u64) -> Mark {
-        let waited = clock::thread_cpu_wait_time().unwrap_or_default();
-        Mark { at, ran: nanoseconds(clock::thread_cpu_time()), waited: nanoseconds(waited) }
-    }
+    steady_start: Option<ThreadMark>,
+    steady_end: Option<ThreadMark>,
 }
 
 impl ThreadCpu {
@@ -41,10 +24,10 @@ impl ThreadCpu {
     /// To be called with the time now and then: notes the edges of the steady state that have been passed.
     pub fn look(&mut self, schedule: &Schedule, now_ns: u64) {
         if self.steady_start.is_none() && now_ns >= schedule.warm_ns {
-            self.steady_start = Some(Mark::at(now_ns));
+            self.steady_start = Some(ThreadMark::at(now_ns));
         }
         if self.steady_end.is_none() && now_ns >= schedule.end_ns {
-            self.steady_end = Some(Mark::at(now_ns));
+            self.steady_end = Some(ThreadMark::at(now_ns));
         }
     }
 
@@ -53,15 +36,12 @@ impl ThreadCpu {
         self.look(schedule, now_ns);
         let cpu = clock::thread_cpu_time();
         // A step bounded by bytes has no planned end.
-        self.steady_end.get_or_insert_with(|| Mark::at(now_ns));
+        self.steady_end.get_or_insert_with(|| ThreadMark::at(now_ns));
         self.total_ns = nanoseconds(cpu.saturating_sub(before));
     }
 
     /// Shares of the steady state that it spent on a core, and waiting for one; `None` when there was none.
     pub fn shares(&self) -> Option<(f64, f64)> {
-        let (start, end) = (self.steady_start?, self.steady_end?);
-        let share =
-            |of: fn(&Mark) -> u64| of(&end).saturating_sub(of(&start)) as f64 / (end.at - start.at) as f64;
-        (end.at > start.at).then(|| (share(|mark| mark.ran), share(|mark| mark.waited)))
+        self.steady_end?.shares_since(&self.steady_start?)
     }
 }
