@@ -30,6 +30,11 @@ impl BuildingFacts {
     pub(super) fn fell_behind(&self) -> bool {
         self.dropped_no_credit > 0 || self.held_growth_ratio >= GROWS
     }
+
+    /// Something kept events from being built as they came.
+    pub(super) fn is_short(&self) -> bool {
+        self.fell_behind() || self.waiting_ratio >= MOST
+    }
 }
 
 // Spec: evidence.md#building-1
@@ -81,7 +86,7 @@ pub(super) fn heartbeats(facts: &Facts) -> Option<LimitingFactor> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EmulatorFacts, limiting_factor};
+    use super::super::{EmulatorFacts, PortFacts, limiting_factor};
     use super::*;
 
     fn name(building: BuildingFacts) -> Factor {
@@ -99,6 +104,24 @@ mod tests {
         assert_eq!(name(BuildingFacts { dropped_no_credit: 1, ..idle }), Factor::Credits);
         let busy = BuildingFacts { scheduler_busy_ratio: 0.95, waiting_ratio: 0.9, ..idle };
         assert_eq!(name(busy), Factor::Scheduler);
+    }
+
+    // Spec: evidence.md#path-1
+    #[test]
+    fn a_full_link_is_named_where_events_want_for_room_and_not_where_all_were_built() {
+        let name = |building: BuildingFacts, load: f64| {
+            let port = PortFacts { load_ratio: Some(load), ..PortFacts::default() };
+            limiting_factor(&Facts { building: Some(building), ports: vec![port], ..Facts::default() }).name
+        };
+        let all_built = BuildingFacts { generated: 1_000, ..BuildingFacts::default() };
+        assert_eq!(name(all_built, 0.99), Factor::SourceApplication);
+        let dropped = BuildingFacts { dropped_no_credit: 1, ..all_built };
+        let waited = BuildingFacts { waiting_ratio: 0.6, ..all_built };
+        for short in [dropped, waited] {
+            assert_eq!(name(short, 0.99), Factor::LinkRate);
+            assert_eq!(name(short, 0.9), Factor::Credits);
+        }
+        assert_eq!(name(BuildingFacts { held_growth_ratio: 0.2, ..all_built }, 0.99), Factor::LinkRate);
     }
 
     // Spec: evidence.md#fitness-1

@@ -11,9 +11,9 @@ const HARDLY_LOST: f64 = 0.1;
 
 // Spec: evidence.md#path-1
 pub(super) fn link_rate(facts: &Facts) -> Option<LimitingFactor> {
-    facts.transport?;
+    let pressed = facts.transport.is_some() || facts.building.is_some_and(|building| building.is_short());
     let (port, load) = fullest(facts)?;
-    if load < LINK_FULL {
+    if !pressed || load < LINK_FULL {
         return None;
     }
     let mut evidence = vec![format!("{} carried {} of its rate", port.name, percent(load))];
