@@ -8,17 +8,17 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use weir_core::seed;
 
-/// A block holds at least so many of the largest fragments, within bounds: one of large fragments is larger than the caches of a core, as
-/// data from a detector would be, and small enough that many sources on a host can share it.
+/// A block holds at least so many of the largest fragments, within bounds: no more than what plain streams send again and again, so that what
+/// memory and caches take from both is alike.
 const WINDOWS_MIN: usize = 64;
-const BLOCK_BYTES: RangeInclusive<usize> = 256 << 10..=4 << 20;
+const BLOCK_BYTES: RangeInclusive<usize> = 256 << 10..=1 << 20;
 /// Blocks begin on a page.
 const PAGE_BYTES: usize = 4096;
 /// Windows begin at multiples of it: 32,768 different ones in the smallest block. They follow one another through the block, as in
 /// the ring that a detector's electronics fill, and every turn begins a step later, so that those that are alike are far apart.
 const STEP_BYTES: usize = 8;
 /// Windows from this size on are large: about here a pass over their bytes begins to cost more than sums over the block do.
-pub const LARGE_BYTES_MIN: u32 = 32 << 10;
+const LARGE_BYTES_MIN: u32 = 32 << 10;
 /// Windows up to this size, all of one, have their sums ready: that of every place where one may begin, half as many bytes as the block has.
 const SMALL_BYTES_MAX: u32 = 1 << 10;
 /// All blocks of random bytes are alike, so that sources on one host can share one.

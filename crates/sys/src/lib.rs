@@ -7,7 +7,6 @@ pub mod clock;
 pub mod epoll;
 pub mod idle;
 pub mod interface;
-pub mod lent;
 pub mod limits;
 pub mod memory;
 pub mod mount;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file in memory (memfd_create(2)); `name` is for people who look at the process.
-pub(crate) fn unnamed_file(name: &CStr) -> io::Result<File> {
+fn unnamed_file(name: &CStr) -> io::Result<File> {
     // Safety: the name is a valid C string.
     let raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
     if raw < 0 {
@@ -18,7 +18,7 @@ pub(crate) fn unnamed_file(name: &CStr) -> io::Result<File> {
 }
 
 /// From now on nobody can do to the file what the seals forbid, nor take them away.
-pub(crate) fn seal(file: &File, seals: libc::c_int) -> io::Result<()> {
+fn seal(file: &File, seals: libc::c_int) -> io::Result<()> {
     // Safety: no memory is passed.
     let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals | libc::F_SEAL_SEAL) };
     if sealed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -337,11 +337,6 @@ pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, i32::from(on))
 }
 
-/// A receive wakes up only when so many bytes wait, the peer has ended, or its time-out has passed.
-pub fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
-    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, clamp_int(bytes))
-}
-
 /// Bytes written but not yet acknowledged by the peer's kernel (`SIOCOUTQ`).
 pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut value: libc::c_int = 0;

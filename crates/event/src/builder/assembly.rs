@@ -498,6 +498,7 @@ impl Builder {
             self.give_up_old(deadline, partial, now);
         }
         self.expire_early(early, now);
+        self.grant_waiting();
         for slot in 0..self.lanes.len() as u16 {
             let lane = &self.lanes[usize::from(slot)];
             if lane.is_active() && lane.out_bytes() > lane.early_bytes && now.since(lane.moved_at) >= patience

@@ -1,10 +1,15 @@
 //! Who may send how much: a window shared by all sources, so that their bytes do not meet in a switch that cannot hold them.
 
-use super::{Action, Builder};
+use super::{Action, Builder, Lane};
 use crate::message::Message;
+use crate::wire::HEADER_BYTES;
+use std::time::Duration;
 
 /// Below it a share is not worth a message.
 const SHARE_BYTES_MIN: u64 = 128;
+/// A source waits no longer than this for another that moves, and not at all for one that has stood still for as long. Well below `detect`,
+/// after which a builder that grants nothing counts as one that hangs.
+const WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// One half of the window belongs to the sources, an equal part to each: nobody who is silent can keep another from sending. The other
 /// half goes to those that have something to send.
@@ -20,7 +25,8 @@ pub(super) struct Shares {
     lent_bytes: u64,
     /// Sources with a channel and fragments to come.
     active: u64,
-    /// After the sources or the window have changed, old loans can leave too little for the new shares.
+    /// Somebody has less than its share: after the sources or the window have changed old loans can leave too little, or one waits for
+    /// another.
     short: bool,
 }
 
@@ -64,8 +70,16 @@ impl Builder {
 
     pub(super) fn grant_all(&mut self) {
         self.shares.short = false;
+        let behind = self.behind();
         for slot in 0..self.lanes.len() {
-            self.grant(slot as u16);
+            self.grant_beside(slot as u16, behind);
+        }
+    }
+
+    /// Where a source waits for others, it is looked whether it still has to.
+    pub(super) fn grant_waiting(&mut self) {
+        if self.shares.short {
+            self.grant_all();
         }
     }
 
@@ -78,8 +92,32 @@ impl Builder {
         }
     }
 
-    /// Lets a source send more, where it has used up half of what it may have.
     pub(super) fn grant(&mut self, slot: u16) {
+        let Some(lane) = self.lanes.get(usize::from(slot)) else { return };
+        // Nobody can lack more than all events: the usual case costs no look at every source.
+        let all = self.events.len() as u32;
+        let behind = if self.is_far_ahead(lane, all) { self.behind() } else { all };
+        self.grant_beside(slot, behind);
+    }
+
+    /// How many fragments the source lacks that is furthest behind of those that move.
+    fn behind(&self) -> u32 {
+        let moves = |lane: &&Lane| lane.link.is_some() && self.now.since(lane.moved_at) < WAIT_MAX;
+        self.lanes.iter().filter(moves).map(|lane| lane.missing).max().unwrap_or(0)
+    }
+
+    /// Whether a source has sent so much more than another, which lacks `behind` fragments, that it has to wait: all of that is kept until
+    /// the other's is there.
+    // Spec: event-building.md#credits-6
+    fn is_far_ahead(&self, lane: &Lane, behind: u32) -> bool {
+        let fragment_bytes = HEADER_BYTES as u64 + u64::from(lane.last_bytes);
+        let ahead_bytes = u64::from(behind.saturating_sub(lane.missing)) * fragment_bytes;
+        ahead_bytes > (self.shares.window_bytes / 2).max(2 * fragment_bytes)
+            && self.now.since(lane.granted_at) < WAIT_MAX
+    }
+
+    /// Lets a source send more, where it has used up half of what it may have. `behind`: what the last one lacks.
+    fn grant_beside(&mut self, slot: u16, behind: u32) {
         let Some(lane) = self.lanes.get(usize::from(slot)) else { return };
         let Some(link) = lane.link.filter(|_| lane.listed) else { return };
         let shares = self.shares;
@@ -92,6 +130,11 @@ impl Builder {
         if out > target / 2 || target == out {
             return;
         }
+        if self.is_far_ahead(lane, behind) {
+            self.shares.short = true;
+            return;
+        }
+        let now = self.now;
         let more = (target - out).min(shares.window_bytes.saturating_sub(shares.out_bytes));
         self.shares.short |= out + more < target;
         if more == 0 {
@@ -99,6 +142,7 @@ impl Builder {
         }
         let total = self.with_lane(slot, |lane| {
             lane.granted_bytes += more;
+            lane.granted_at = now;
             lane.granted_bytes
         });
         if let Some(total_bytes) = total {

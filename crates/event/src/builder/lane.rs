@@ -58,6 +58,8 @@ pub(super) struct Lane {
     pub link: Option<u64>,
     /// From the connection's beginning, as the next.
     pub granted_bytes: u64,
+    /// When that last grew.
+    pub granted_at: Instant,
     received_bytes: u64,
     /// Received and kept without an assignment: counts as not received, so that a source has never more than its share here.
     pub early_bytes: u64,
@@ -67,7 +69,7 @@ pub(super) struct Lane {
     pub moved_at: Instant,
     header: [u8; HEADER_BYTES],
     /// Payload of the last fragment of which the header has come.
-    last_bytes: u32,
+    pub last_bytes: u32,
     pub reading: Reading,
     /// The `Coming` of the fragment before, to be used again.
     spare: Option<Box<Coming>>,
@@ -79,6 +81,7 @@ impl Lane {
             listed: false,
             link: None,
             granted_bytes: 0,
+            granted_at: now,
             received_bytes: 0,
             early_bytes: 0,
             missing: 0,
@@ -130,6 +133,7 @@ impl Lane {
 impl Builder {
     /// A source's data connection is open and has proven the key. One that it had before is closed.
     pub fn on_source(&mut self, link: u64, slot: u32, now: Instant) -> Result<(), Refusal> {
+        self.now = now;
         if let Some(refusal) = self.would_refuse(slot) {
             return Err(refusal);
         }
@@ -215,6 +219,7 @@ impl Builder {
     ///
     /// Errors: the source is cut off, and the shell closes the connection.
     pub fn on_bytes(&mut self, link: u64, mut bytes: &[u8], now: Instant) -> Result<(), Cut> {
+        self.now = now;
         bytes = self.take_whole(link, bytes, now);
         while !bytes.is_empty() {
             let space = self.space(link);
@@ -267,6 +272,7 @@ impl Builder {
     /// Errors: the source is cut off, and the shell closes the connection.
     pub fn on_filled(&mut self, link: u64, count: usize, now: Instant) -> Result<(), Cut> {
         let Some(slot) = self.links.get(&link).copied() else { return Ok(()) };
+        self.now = now;
         let result = self.fill(slot, count as u32, now);
         match result {
             Ok(()) => self.grant_on(slot),

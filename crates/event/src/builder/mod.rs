@@ -166,6 +166,8 @@ pub struct Builder {
     scratch: Vec<u8>,
     working: VecDeque<(Instant, u64, u32)>,
     look_at: Instant,
+    /// As it was said last.
+    now: Instant,
     actions: VecDeque<Action>,
     figures: Figures,
 }
@@ -192,6 +194,7 @@ impl Builder {
             scratch: vec![0; SCRATCH_BYTES],
             working: VecDeque::new(),
             look_at: Instant::NEVER,
+            now,
             actions: VecDeque::new(),
             figures: Figures::default(),
         }
@@ -213,6 +216,7 @@ impl Builder {
     }
 
     pub fn on_wake(&mut self, now: Instant) {
+        self.now = now;
         match self.member.on_wake(now) {
             Some(Due::Call) => self.actions.push_back(Action::Call),
             Some(Due::HangUp) => self.actions.push_back(Action::HangUp),
@@ -246,6 +250,7 @@ impl Builder {
     }
 
     pub fn on_message(&mut self, message: &Message, now: Instant) {
+        self.now = now;
         if self.member.has_ended() {
             return;
         }

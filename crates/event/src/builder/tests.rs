@@ -255,6 +255,47 @@ fn a_payload_swapped_for_another_fragments_is_not_joined() {
     assert_eq!((figures.corrupt, figures.asked_again), (50, 50));
 }
 
+/// Sends fragments of 2 kB from a source, from this event on, as long as its grants allow; the first that did not go.
+fn send_granted(bench: &mut Bench, granted: &mut BTreeMap<u64, u64>, source: u16, from: u64) -> u64 {
+    let (link, whole) = (10 + u64::from(source), 2000 + HEADER_BYTES as u64);
+    for id in from..40 {
+        for action in bench.said() {
+            if let Action::SendTo { link, message: Message::Grant { total_bytes } } = action {
+                granted.insert(*link, *total_bytes);
+            }
+        }
+        if (id + 1) * whole > granted[&link] {
+            return id;
+        }
+        assert_eq!(bench.send(source, id, 1, 2000), Ok(()));
+    }
+    40
+}
+
+// Spec: event-building.md#credits-6
+#[test]
+fn a_source_far_ahead_waits_for_one_that_moves_and_not_for_one_that_stands_still() {
+    for other_moves in [true, false] {
+        let mut bench = Bench::new();
+        let mut granted = BTreeMap::new();
+        for id in 0..40 {
+            bench.assign(id, 1);
+        }
+        let first = send_granted(&mut bench, &mut granted, 0, 0);
+        let kept = first * (2000 + HEADER_BYTES as u64);
+        assert!(kept > WINDOW / 2 && kept <= 3 * WINDOW / 2, "{first} fragments without the other's");
+        bench.pass(Duration::from_millis(40));
+        assert_eq!(send_granted(&mut bench, &mut granted, 0, first), first);
+        if other_moves {
+            // What is behind is granted all it needs, and then the first goes on at once.
+            assert!(send_granted(&mut bench, &mut granted, 2, 0) >= first);
+        } else {
+            bench.pass(Duration::from_millis(30));
+        }
+        assert!(send_granted(&mut bench, &mut granted, 0, first) > first, "{other_moves}");
+    }
+}
+
 // Spec: event-building.md#credits-3
 #[test]
 fn a_source_that_sends_beyond_its_grant_is_cut_off_and_the_other_goes_on() {
@@ -342,7 +383,8 @@ fn a_silent_source_keeps_no_other_from_its_half_of_the_window() {
     for id in 0..20 {
         bench.assign(id, 1);
     }
-    // Source 0 has all it may get and sends nothing; source 2 still gets all of its fragments through.
+    // Source 0 has all it may get and sends nothing; source 2 still gets all of its fragments through, once it does not wait for the other.
+    bench.pass(Duration::from_millis(50));
     for id in 0..20 {
         assert_eq!(bench.send(2, id, 1, 4_500), Ok(()));
     }

@@ -3,7 +3,6 @@
 
 mod builder;
 mod hub;
-mod lender;
 mod news;
 mod order;
 mod pipe;

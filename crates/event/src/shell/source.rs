@@ -1,15 +1,14 @@
 //! The source on real sockets.
 
 use super::hub::Hub;
-use super::lender::{self, Lender};
 use super::news::{Dialer, News};
 use super::order::Order;
 use super::way::Way;
 use super::{ShellError, token_of};
 use crate::source::{Action, ChannelId, Source};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, IoSlice};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weir_core::Instant;
@@ -22,6 +21,9 @@ use weir_transport::tcp_options::TcpOptions;
 
 /// Slices of one write: header and payload of 256 fragments. The kernel takes 1,024.
 const SLICES: usize = 512;
+/// Slices that are smaller than this, one with another, are put together before they are written: the kernel takes longer to find the
+/// next than a copy costs.
+const TOGETHER_BYTES_MAX: usize = 512;
 /// Writes before the loop looks at what else there is.
 const WRITES_PER_TURN: usize = 64;
 /// How soon an order to stop is seen.
@@ -49,7 +51,6 @@ pub struct SourceShell {
     ended: Option<String>,
     seat: Option<(u64, Box<dyn Seat>)>,
     granted_bytes: u64,
-    lender: Option<Lender>,
     /// Small fragments, to be written at once.
     together: Vec<u8>,
 }
@@ -64,7 +65,6 @@ impl SourceShell {
     ) -> Result<SourceShell, ShellError> {
         let hub = Hub::new().map_err(ShellError::of("cannot watch connections"))?;
         let dialer = Dialer::new(key, data, hub.desk());
-        let lender = Lender::of(core.payload());
         Ok(SourceShell {
             core,
             hub,
@@ -78,7 +78,6 @@ impl SourceShell {
             ended: None,
             seat: None,
             granted_bytes: 0,
-            lender,
             together: Vec::new(),
         })
     }
@@ -235,7 +234,7 @@ impl SourceShell {
                 self.core.on_blocked(channel, now);
                 continue;
             }
-            match lender::send(self.lender.as_ref(), pipe.stream(), &slices[..count], &mut self.together) {
+            match send(pipe.stream(), &slices[..count], &mut self.together) {
                 Ok(bytes) => self.core.on_written(channel, bytes as u64, now),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -304,4 +303,19 @@ impl SourceShell {
             self.core.on_channel_closed(channel, now);
         }
     }
+}
+
+fn are_small(slices: &[IoSlice<'_>]) -> bool {
+    let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+    slices.len() > 2 && bytes <= TOGETHER_BYTES_MAX * slices.len()
+}
+
+/// Sends some of what the slices hold; how much the connection took. `together` is memory for small ones.
+fn send(mut stream: &TcpStream, slices: &[IoSlice<'_>], together: &mut Vec<u8>) -> io::Result<usize> {
+    if !are_small(slices) {
+        return stream.write_vectored(slices);
+    }
+    together.clear();
+    slices.iter().for_each(|slice| together.extend_from_slice(slice));
+    stream.write(together)
 }
