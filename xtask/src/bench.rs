@@ -4,6 +4,7 @@ mod bare;
 mod events;
 mod fabric;
 mod groups;
+mod joiner;
 mod place;
 mod process;
 mod rattan;
@@ -15,6 +16,7 @@ mod watch;
 mod workloads;
 
 pub use bare::run as bare_loop;
+pub use joiner::run as bare_joiner;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Some("bench") => bench::run(&workspace(), &arguments[1..]),
         // One end of a comparison, started by `bench`.
         Some("bare-loop") => bench::bare_loop(&arguments[1..]).map(|()| true),
+        Some("bare-joiner") => bench::bare_joiner(&arguments[1..]).map(|()| true),
         Some("accuracy") => accuracy::run(&workspace(), &arguments[1..]),
         _ => Err(USAGE.to_owned()),
     };

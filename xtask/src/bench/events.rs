@@ -296,10 +296,10 @@ pub fn beside_zeromq(settings: &Settings) -> Result<Outcome, String> {
 /// Large fragments beside as many plain connections, and empty ones for the scheduler alone.
 pub fn beside_streams(settings: &Settings) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
-    goodput_beside_streams(settings, &mut outcome, &Yard::loopback(), "loopback")?;
+    goodput_beside_streams(settings, &mut outcome, &Yard::loopback(), "loopback", true)?;
     let file = "fabric-9000.toml";
     outcome.commands.push(format!("weir lab up bench/labs/{file} --name NAME"));
-    goodput_beside_streams(settings, &mut outcome, &Yard::lab(settings, file)?, "10 Gbit/s lab")?;
+    goodput_beside_streams(settings, &mut outcome, &Yard::lab(settings, file)?, "10 Gbit/s lab", false)?;
     let many = Shape { sources: 8, builders: 8, fragment_bytes: 0 };
     let rate_hz = highest(settings, &mut outcome, &Yard::loopback(), &many, false)?;
     outcome.rows.push(Row {
@@ -311,26 +311,61 @@ pub fn beside_streams(settings: &Settings) -> Result<Outcome, String> {
     });
     outcome.notes.push(
         "A process for each role. Event building runs at the highest rate of which it loses nothing, found before the rounds; streams as fast as \
-         they go. In the lab two sources are on one host and two builders and the scheduler on the other."
+         they go. In the lab two sources are on one host and two builders and the scheduler on the other. The bare joiner has no scheduler, heartbeats, \
+         credits, headers or acknowledgements: fragments in memory of their own until their event is whole, and a checksum."
             .to_owned(),
     );
     Ok(outcome)
 }
 
-/// The same flows once with fragments and once without anything in them.
+/// What a builder can not do without, and nothing else: payload bits a second of all builders.
+fn bare_joiner(settings: &Settings, outcome: &mut Outcome, shape: &Shape) -> Result<f64, String> {
+    let (sources, bytes) = (shape.sources.to_string(), shape.fragment_bytes.to_string());
+    let seconds = settings.duration.as_secs().max(1).to_string();
+    let (mut builders, mut addresses) = (Vec::new(), Vec::new());
+    for number in 0..shape.builders {
+        let port = next_port();
+        let words = tools::own("bare-joiner", &["builder", &port.to_string(), &sources, &bytes, &seconds])?;
+        let mut builder = begin(settings, outcome, &words, port, number == 0)?;
+        builder.listening(port)?;
+        addresses.push(format!("127.0.0.1:{port}"));
+        builders.push(builder);
+    }
+    let mut words = vec!["source", &bytes];
+    words.extend(addresses.iter().map(String::as_str));
+    let source = tools::own("bare-joiner", &words)?;
+    let sources: Result<Vec<Running>, String> =
+        (0..shape.sources).map(|_| process::start(&settings.scratch, &source)).collect();
+    let mut total = 0.0;
+    for builder in builders {
+        let said = builder.wait(limit(settings), true)?.stdout;
+        total += said.trim().parse::<f64>().map_err(|_| format!("the bare joiner said {said:?}"))?;
+    }
+    for source in sources? {
+        source.wait(ENDED, true)?;
+    }
+    Ok(total)
+}
+
+/// The same flows once with fragments and once without anything in them; and once, where `bare` says so, without a protocol.
 fn goodput_beside_streams(
     settings: &Settings,
     outcome: &mut Outcome,
     yard: &Yard,
     what: &str,
+    bare: bool,
 ) -> Result<(), String> {
     let shape = Shape { sources: SOURCES, builders: BUILDERS, fragment_bytes: 1 << 20 };
     let rate_hz = highest(settings, outcome, yard, &shape, true)?;
-    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    let (mut ours, mut plain, mut joined) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..settings.rounds(ROUNDS) {
-        for arm in interleaved(round, 2) {
+        for arm in interleaved(round, if bare { 3 } else { 2 }) {
             if arm == 0 {
                 ours.push(weir(settings, outcome, yard, &shape, rate_hz)?.goodput_bits_per_second);
+                continue;
+            }
+            if arm == 2 {
+                joined.push(bare_joiner(settings, outcome, &shape)?);
                 continue;
             }
             let (place, port) = (&yard.place, next_port());
@@ -349,5 +384,11 @@ fn goodput_beside_streams(
     }
     let name = format!("goodput, {what}, fragments of 1 MiB, event building / plain streams");
     outcome.rows.push(ratio(name, Bound::AtLeast(0.95), ("events", &ours), ("streams", &plain)));
+    if bare {
+        let name = format!("goodput, {what}, fragments of 1 MiB, event building / bare joiner");
+        outcome.rows.push(ratio(name, Bound::AtLeast(0.95), ("events", &ours), ("bare joiner", &joined)));
+        let name = format!("goodput, {what}, fragments of 1 MiB, bare joiner / plain streams");
+        outcome.rows.push(ratio(name, Bound::None, ("bare joiner", &joined), ("streams", &plain)));
+    }
     Ok(())
 }

@@ -15,6 +15,14 @@ fn line(words: &[&str]) -> Line {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+/// A part of this program that is measured as a process of its own.
+pub fn own(command: &str, words: &[&str]) -> Result<Line, String> {
+    let program = std::env::current_exe().map_err(|problem| problem.to_string())?;
+    let mut line = vec![program.to_string_lossy().into_owned(), command.to_owned()];
+    line.extend(words.iter().map(|word| (*word).to_owned()));
+    Ok(line)
+}
+
 /// What all tools take: iperf3 knows no parts of a second.
 fn whole_seconds(settings: &Settings) -> String {
     settings.duration.as_secs().max(1).to_string()

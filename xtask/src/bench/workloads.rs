@@ -191,12 +191,8 @@ fn sockperf_datagrams(
 pub fn burst(settings: &Settings) -> Result<Outcome, String> {
     const COUNT: u32 = 50_000;
     let mut outcome = Outcome::default();
-    let bare = |words: &[&str]| -> Result<Line, String> {
-        let program = std::env::current_exe().map_err(|problem| problem.to_string())?;
-        let mut line = vec![program.to_string_lossy().into_owned(), "bare-loop".to_owned()];
-        line.extend(words.iter().map(|word| (*word).to_owned()));
-        Ok(tools::pinned(line))
-    };
+    let bare =
+        |words: &[&str]| -> Result<Line, String> { Ok(tools::pinned(tools::own("bare-loop", words)?)) };
     let arms = Arms::measure(&["bare loop", WEIR], settings.rounds(2 * ROUNDS), |name| {
         let port = next_port();
         let (number, count) = (port.to_string(), COUNT.to_string());
