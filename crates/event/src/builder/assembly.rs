@@ -493,7 +493,8 @@ impl Builder {
             self.look_at = Instant::NEVER;
             return;
         };
-        let (deadline, partial, patience, early) = (run.deadline, run.partial, run.patience, run.early_limit);
+        let (deadline, partial, patience, early) =
+            (run.deadline, run.partial, run.patience(), run.early_limit());
         if let Some(deadline) = deadline {
             self.give_up_old(deadline, partial, now);
         }

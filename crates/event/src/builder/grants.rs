@@ -7,9 +7,6 @@ use std::time::Duration;
 
 /// Below it a share is not worth a message.
 const SHARE_BYTES_MIN: u64 = 128;
-/// A source waits no longer than this for another that moves, and not at all for one that has stood still for as long. Well below `detect`,
-/// after which a builder that grants nothing counts as one that hangs.
-const WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// One half of the window belongs to the sources, an equal part to each: nobody who is silent can keep another from sending. The other
 /// half goes to those that have something to send.
@@ -25,6 +22,8 @@ pub(super) struct Shares {
     lent_bytes: u64,
     /// Sources with a channel and fragments to come.
     active: u64,
+    /// How long a source that is far ahead waits for others.
+    wait: Duration,
     /// Somebody has less than its share: after the sources or the window have changed old loans can leave too little, or one waits for
     /// another.
     short: bool,
@@ -45,6 +44,7 @@ impl Builder {
             out_bytes: self.lanes.iter().map(|lane| lane.out_bytes()).sum(),
             lent_bytes: self.lanes.iter().map(|lane| lane.out_bytes().saturating_sub(base_bytes)).sum(),
             active: self.lanes.iter().filter(|lane| lane.is_active()).count() as u64,
+            wait: self.run.as_ref().map_or(Duration::ZERO, super::Run::wait),
             short: false,
         };
         self.grant_all();
@@ -102,7 +102,7 @@ impl Builder {
 
     /// How many fragments the source lacks that is furthest behind of those that move.
     fn behind(&self) -> u32 {
-        let moves = |lane: &&Lane| lane.link.is_some() && self.now.since(lane.moved_at) < WAIT_MAX;
+        let moves = |lane: &&Lane| lane.link.is_some() && self.now.since(lane.moved_at) < self.shares.wait;
         self.lanes.iter().filter(moves).map(|lane| lane.missing).max().unwrap_or(0)
     }
 
@@ -113,7 +113,7 @@ impl Builder {
         let fragment_bytes = HEADER_BYTES as u64 + u64::from(lane.last_bytes);
         let ahead_bytes = u64::from(behind.saturating_sub(lane.missing)) * fragment_bytes;
         ahead_bytes > (self.shares.window_bytes / 2).max(2 * fragment_bytes)
-            && self.now.since(lane.granted_at) < WAIT_MAX
+            && self.now.since(lane.granted_at) < self.shares.wait
     }
 
     /// Lets a source send more, where it has used up half of what it may have. `behind`: what the last one lacks.

@@ -37,6 +37,10 @@ const SCRATCH_BYTES: usize = 64 << 10;
 /// A fragment waits for its assignment for a quarter of `detect`, within these bounds. Meanwhile it holds up what comes behind it from its
 /// source, and the scheduler must not take that for a builder that hangs.
 const EARLY_LIMITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// A source waits no longer than an eighth of `detect` for another that moves, and not at all for one that has stood still for as long: a builder
+/// that grants nothing until `detect` counts as one that hangs. At most the second; where it is below the first, before which nobody
+/// might look again, none waits.
+const WAIT_LIMITS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
 /// Ids that had their end here are remembered, so that a late fragment is known at once.
 const PAST_MAX: usize = 1024;
 
@@ -132,12 +136,26 @@ struct Run {
     window_bytes: u64,
     deadline: Option<Duration>,
     partial: bool,
-    /// How long a fragment waits for its assignment.
-    early_limit: Duration,
-    /// How long a source may be silent before it is asked again.
-    patience: Duration,
+    /// After so long a peer counts as gone.
+    detect: Duration,
     /// The last heartbeat heard of, and when it was.
     last: Option<(u64, Instant)>,
+}
+
+impl Run {
+    /// How long a fragment waits for its assignment.
+    fn early_limit(&self) -> Duration {
+        (self.detect / 4).clamp(EARLY_LIMITS.0, EARLY_LIMITS.1)
+    }
+    /// How long a source may be silent before it is asked again.
+    fn patience(&self) -> Duration {
+        self.detect.saturating_mul(2).max(assembly::PATIENCE_MIN)
+    }
+    /// How long a source that is far ahead waits for others.
+    fn wait(&self) -> Duration {
+        let wait = self.detect / 8;
+        if wait < WAIT_LIMITS.0 { Duration::ZERO } else { wait.min(WAIT_LIMITS.1) }
+    }
 }
 
 pub struct Builder {
@@ -350,8 +368,7 @@ impl Builder {
             window_bytes: welcome.grant_window_bytes,
             deadline: welcome.deadline_ns.map(Duration::from_nanos),
             partial: welcome.partial,
-            early_limit: Duration::from_nanos(welcome.detect_ns / 4).clamp(EARLY_LIMITS.0, EARLY_LIMITS.1),
-            patience: Duration::from_nanos(welcome.detect_ns.saturating_mul(2)).max(assembly::PATIENCE_MIN),
+            detect: Duration::from_nanos(welcome.detect_ns),
             last: before.and_then(|run| run.last),
         });
         self.member.on_welcome();
