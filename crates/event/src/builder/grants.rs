@@ -5,6 +5,8 @@ use crate::message::Message;
 use crate::wire::HEADER_BYTES;
 use std::time::Duration;
 
+/// Of memory so small a part may be kept for others without a thought: who waits has to catch up later, which costs time where a window is small.
+const KEPT_PART_MIN: u64 = 1024;
 /// Below it a share is not worth a message.
 const SHARE_BYTES_MIN: u64 = 128;
 
@@ -112,7 +114,8 @@ impl Builder {
     fn is_far_ahead(&self, lane: &Lane, behind: u32) -> bool {
         let fragment_bytes = HEADER_BYTES as u64 + u64::from(lane.last_bytes);
         let ahead_bytes = u64::from(behind.saturating_sub(lane.missing)) * fragment_bytes;
-        ahead_bytes > (self.shares.window_bytes / 2).max(2 * fragment_bytes)
+        let free_bytes = self.settings.memory_bytes / KEPT_PART_MIN;
+        ahead_bytes > (self.shares.window_bytes / 2).max(2 * fragment_bytes).max(free_bytes)
             && self.now.since(lane.granted_at) < self.shares.wait
     }
 
