@@ -1,6 +1,7 @@
 //! The least that joining large fragments to events costs: no scheduler, no heartbeats, no credits, no headers, no acknowledgements. What
 //! is left is what an event builder can not do without: each fragment has memory of its own until its event is whole, and a checksum.
 
+use super::bare::number;
 use crc_fast::{CrcAlgorithm, Digest};
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
@@ -29,10 +30,6 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         ["source", bytes, ref addresses @ ..] => send(number(bytes)?, addresses).map_err(text),
         _ => Err("bare-joiner builder PORT SOURCES BYTES SECONDS | source BYTES ADDRESS…".to_owned()),
     }
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
 struct Lane {

@@ -18,9 +18,7 @@ fn line(words: &[&str]) -> Line {
 /// A part of this program that is measured as a process of its own.
 pub fn own(command: &str, words: &[&str]) -> Result<Line, String> {
     let program = std::env::current_exe().map_err(|problem| problem.to_string())?;
-    let mut line = vec![program.to_string_lossy().into_owned(), command.to_owned()];
-    line.extend(words.iter().map(|word| (*word).to_owned()));
-    Ok(line)
+    Ok([line(&[&program.to_string_lossy(), command]), line(words)].concat())
 }
 
 /// What all tools take: iperf3 knows no parts of a second.
