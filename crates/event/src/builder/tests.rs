@@ -39,12 +39,15 @@ impl Bench {
         Bench::with(None, false)
     }
     fn with(deadline: Option<Duration>, partial: bool) -> Bench {
+        Bench::of(MEMORY, deadline, partial)
+    }
+    fn of(memory_bytes: u64, deadline: Option<Duration>, partial: bool) -> Bench {
         let now = Instant::from_ns(5_000_000_000);
         let settings = Settings {
             name: "b".to_owned(),
             host: "h".to_owned(),
             incarnation: 7,
-            memory_bytes: MEMORY,
+            memory_bytes,
             data: ([10, 0, 0, 1], 1).into(),
             work: Duration::ZERO,
         };
@@ -294,6 +297,16 @@ fn a_source_far_ahead_waits_for_one_that_moves_and_not_for_one_that_stands_still
         }
         assert!(send_granted(&mut bench, &mut granted, 0, first) > first, "{other_moves}");
     }
+}
+
+// Spec: event-building.md#credits-6
+#[test]
+fn a_source_does_not_wait_where_next_to_nothing_of_memory_is_kept() {
+    let mut bench = Bench::of(1024 * MEMORY, None, false);
+    for id in 0..40 {
+        bench.assign(id, 1);
+    }
+    assert_eq!(send_granted(&mut bench, &mut BTreeMap::new(), 0, 0), 40);
 }
 
 // Spec: event-building.md#credits-3
