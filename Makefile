@@ -40,7 +40,7 @@ tidy:
 picture:
 	@scripts/ensure-build
 	@scripts/ensure-readers
-	@WEIR_PICTURE=docs/guide/report.png scripts/with-rust cargo test --locked --test report_page picture
+	@WEIR_PICTURE=docs/guide/report.png scripts/with-rust cargo test --locked --test claims report_page::picture
 
 build:
 	@scripts/ensure-build

@@ -1,0 +1,32 @@
+//! Whole-program claims, one program of them: linking one takes seconds, linking thirty took minutes.
+
+mod ad_hoc;
+mod agents;
+mod command_line;
+mod event_abuse;
+mod event_building;
+mod event_failures;
+mod event_lab;
+mod event_membership;
+mod evidence;
+mod faults;
+mod guide;
+mod hosts;
+mod iperf3;
+mod lab_capture;
+mod lab_paths;
+mod lab_programs;
+mod lab_wires;
+mod matrix;
+mod network_faults;
+mod new;
+mod path;
+mod process_faults;
+mod report_page;
+mod resume;
+mod scale;
+mod streams;
+mod support;
+mod tables;
+mod verdicts;
+mod watch;

@@ -1,0 +1,252 @@
+//! A run that is killed and resumed ends as one that was not: real labs, real kills.
+
+use crate::support;
+use crate::support::{eventually, need_lab, run, run_scenario, scenario, start, turn, weir};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Two variants of a link, so that labs are rebuilt between trials, and two steps in each trial.
+fn text() -> String {
+    let link = "rate = \"100Mbit/s\"\nrtt = \"4ms\"";
+    let rest = r#"
+[[step]]
+name = "ping"
+workload = "latency"
+from = "left-0"
+to = "right-0"
+count = 20
+[[step]]
+name = "load"
+workload = "stream"
+from = "left-0"
+to = "right-0"
+duration = "600ms"
+[[case]]
+name = "near"
+[[case]]
+name = "far"
+set = { "link.wan.rtt" = "8ms" }
+[[criterion]]
+text = "something arrives"
+metric = "stream.total_goodput_bits_per_second"
+at_least = "1Mbit/s"
+"#;
+    scenario(link, rest).replace("trials = 1", "trials = 3")
+}
+
+/// Each trial of each point that `trials.jsonl` records, with how often.
+fn recorded(folder: &Path) -> BTreeMap<(String, u64), usize> {
+    let mut found = BTreeMap::new();
+    let text = fs::read_to_string(folder.join("trials.jsonl")).unwrap_or_default();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let record: Value = serde_json::from_str(line).expect("whole lines are records");
+        let key = (record["point"].as_str().unwrap().to_owned(), record["trial"].as_u64().unwrap());
+        *found.entry(key).or_insert(0) += 1;
+    }
+    found
+}
+
+const FILES: [&str; 3] = ["timeline.jsonl", "trials.jsonl", "samples.jsonl"];
+
+/// What is recorded of trials both of whose steps are: the bytes that no resumption may change.
+fn finished(folder: &Path) -> [(&'static str, Vec<u8>); 2] {
+    let lines = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::to_owned).collect()
+    };
+    let parsed = |line: &String| serde_json::from_str::<Value>(line).unwrap();
+    let mut steps: BTreeMap<(String, u64), Vec<String>> = BTreeMap::new();
+    let mut configuration_of: BTreeMap<String, String> = BTreeMap::new();
+    for record in lines("trials.jsonl").iter().map(parsed) {
+        let text = |key: &str| record[key].as_str().unwrap().to_owned();
+        let key = (text("configuration"), record["trial"].as_u64().unwrap());
+        configuration_of.insert(text("point"), text("configuration"));
+        steps.entry(key).or_default().push(text("step"));
+    }
+    let whole = |record: &Value| {
+        let configuration =
+            configuration_of.get(record["point"].as_str().unwrap()).cloned().unwrap_or_default();
+        steps.get(&(configuration, record["trial"].as_u64().unwrap())).is_some_and(|steps| steps.len() == 2)
+    };
+    ["trials.jsonl", "samples.jsonl"].map(|name| {
+        let stay: String = lines(name).iter().filter(|line| whole(&parsed(line))).cloned().collect();
+        (name, stay.into_bytes())
+    })
+}
+
+fn begin(file: &Path, out: &Path) -> (Child, PathBuf) {
+    let child = start(weir().args(["run", file.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()]));
+    let mut folder = None;
+    eventually("the run has a folder", Duration::from_secs(20), || {
+        let of_name = fs::read_dir(out.join("sibling")).ok().and_then(|mut all| all.next());
+        folder = of_name.and_then(Result::ok).map(|entry| entry.path());
+        folder.as_ref().is_some_and(|folder| folder.join("plan.json").exists())
+    });
+    (child, folder.unwrap())
+}
+
+fn resume(folder: &Path) -> Child {
+    start(weir().args(["run", "--resume", folder.to_str().unwrap(), "--json"]))
+}
+
+fn trials(summary: &Value) -> Vec<(String, u64, u64)> {
+    let points = summary["points"].as_array().expect("points");
+    points
+        .iter()
+        .map(|it| {
+            let number = |key: &str| it[key].as_u64().unwrap();
+            (it["id"].as_str().unwrap().to_owned(), number("trials"), number("valid_trials"))
+        })
+        .collect()
+}
+
+/// The verdict is one of a whole run. A machine that does other things too may make it inconclusive, the emulator being late.
+fn judged(status: i32, summary: &Value) {
+    let expected = match summary["verdict"].as_str() {
+        Some("pass") => 0,
+        Some("inconclusive") => 3,
+        other => panic!("{other:?}: {summary:#}"),
+    };
+    assert_eq!(status, expected, "{summary:#}");
+    assert!(!summary["warnings"].to_string().contains("cut short"), "{summary:#}");
+}
+
+// Spec: results.md#results-9 and results.md#results-10
+#[test]
+fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
+    need_lab();
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scenario.toml");
+    fs::write(&file, text()).unwrap();
+    let (mut child, folder) = begin(&file, directory.path());
+
+    // While it runs nobody else may go on with it.
+    let beside = run(&["run", "--resume", folder.to_str().unwrap()]);
+    assert_eq!(beside.status, 2);
+    assert!(beside.stderr.contains("a run is writing here right now"), "{}", beside.stderr);
+
+    let mut kept: Vec<(&str, Vec<u8>)> = Vec::new();
+    let mut pause = 0x2545_f491_u64;
+    for round in 0..5 {
+        // Somewhere in the next two seconds: before the lab is up, within a step, while records are written.
+        pause = pause.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_millis(400 + (pause >> 33) % 1_800));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!folder.join("summary.json").exists(), "a run that was killed has no summary");
+        let report = run(&["report", folder.to_str().unwrap()]);
+        assert_eq!(report.status, 0, "{}", report.stderr);
+        kept.extend(finished(&folder));
+        // Lines cut short, as a kill in the middle of a write leaves them.
+        for name in FILES {
+            let mut file = fs::OpenOptions::new().append(true).open(folder.join(name)).unwrap();
+            file.write_all(b"{\"point\":\"load\",\"tri").unwrap();
+        }
+        child = resume(&folder);
+        eventually("the run is resumed", Duration::from_secs(20), || {
+            let text = fs::read_to_string(folder.join("timeline.jsonl")).unwrap();
+            text.matches("\"event\":\"resumed\"").count() > round
+        });
+    }
+    let ended = support::ran(support::finish_within(child, Duration::from_secs(120)));
+    let summary: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{}", ended.stderr));
+    for (name, bytes) in &kept {
+        assert!(
+            fs::read(folder.join(name)).unwrap().starts_with(bytes),
+            "{name}: what was finished has changed"
+        );
+    }
+    let all = recorded(&folder);
+    assert_eq!(all.len(), 2 * 2 * 3, "{all:?}");
+    assert!(all.values().all(|times| *times == 1), "{all:?}");
+    for name in FILES {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{name}");
+    }
+
+    let (_, whole, _) = run_scenario(&text(), &[]);
+    assert_eq!(trials(&summary), trials(&whole));
+    let criteria = |summary: &Value| -> Vec<Value> {
+        summary["criteria"].as_array().unwrap().iter().map(|it| it["text"].clone()).collect()
+    };
+    assert_eq!(criteria(&summary), criteria(&whole));
+    judged(ended.status, &summary);
+
+    // Once more: nothing is missing, nothing is run, the verdict is the same.
+    let started = Instant::now();
+    let again = support::ran(support::finish_within(resume(&folder), Duration::from_secs(60)));
+    let again_summary: Value =
+        serde_json::from_str(&again.stdout).unwrap_or_else(|_| panic!("{}", again.stderr));
+    assert_eq!(again_summary["points"], summary["points"], "after {:?}", started.elapsed());
+    assert_eq!(recorded(&folder), all);
+}
+
+// Spec: results.md#results-9
+#[test]
+fn only_the_same_run_is_resumed_and_what_differs_is_said() {
+    need_lab();
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scenario.toml");
+    fs::write(&file, text()).unwrap();
+    let (mut child, folder) = begin(&file, directory.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let folder = folder.to_str().unwrap();
+    let file = file.to_str().unwrap();
+    let other = directory.path().join("other.toml");
+    fs::write(&other, text().replace("600ms", "700ms")).unwrap();
+    let other = other.to_str().unwrap();
+    for (arguments, expected) in [
+        (vec!["--resume", folder, "--set", "link.wan.rtt=5ms"], "--set makes another run"),
+        (vec!["--resume", folder, "--seed", "8"], "its seed is 7, and here it is 8"),
+        (vec!["--resume", folder, "--trials", "9"], "its number of trials is 3, and here it is 9"),
+        (vec!["--resume", folder, "--short"], "--short belongs to a scenario file"),
+        (vec![other, "--resume", folder], "the resolved scenario is another: line"),
+        (vec![file, "--resume", directory.path().to_str().unwrap()], "holds no whole plan.json"),
+        (vec!["--resume", "/nowhere"], "is not a folder"),
+    ] {
+        let mut all = vec!["run"];
+        all.extend(&arguments);
+        let ran = run(&all);
+        assert_eq!(ran.status, 2, "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{arguments:?}: {}", ran.stderr);
+    }
+    let text = fs::read_to_string(Path::new(folder).join("timeline.jsonl")).unwrap();
+    assert!(!text.contains("resumed"), "a refusal changes nothing: {text}");
+}
+
+// Spec: results.md#results-10
+#[test]
+fn a_trial_that_the_user_cut_short_is_carried_out_again() {
+    need_lab();
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scenario.toml");
+    fs::write(&file, text().replace("600ms", "2500ms").replace("trials = 3", "trials = 1")).unwrap();
+    let (child, folder) = begin(&file, directory.path());
+    // In the middle of the second trial: its lab is up when the first is recorded.
+    eventually("the first trial is there", Duration::from_secs(60), || recorded(&folder).len() == 2);
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let cut = support::ran(support::finish_within(child, Duration::from_secs(60)));
+    assert_eq!(cut.status, 3, "{}", cut.stderr);
+    assert!(cut.stdout.contains("cut short by the user"), "{}", cut.stdout);
+    let first = fs::read_to_string(folder.join("trials.jsonl")).unwrap();
+    let first: String = first.split_inclusive('\n').take(2).collect();
+
+    let resumed = support::ran(support::finish_within(resume(&folder), Duration::from_secs(120)));
+    let summary: Value =
+        serde_json::from_str(&resumed.stdout).unwrap_or_else(|_| panic!("{}", resumed.stderr));
+    judged(resumed.status, &summary);
+    assert!(trials(&summary).iter().all(|(_, trials, valid)| (*trials, *valid) == (1, 1)), "{summary:#}");
+    assert_eq!(recorded(&folder).len(), 4);
+    let now = fs::read_to_string(folder.join("trials.jsonl")).unwrap();
+    assert!(now.starts_with(&first), "the first trial has changed");
+}

@@ -1,0 +1,249 @@
+//! What the whole-program tests share: the program, its labs one at a time, scenarios written on the spot.
+
+pub mod chromium;
+pub mod event_run;
+pub mod far;
+pub mod lab;
+/// The real server that the adapter's own tests start.
+#[path = "../../../adapters/zookeeper/tests/claims/support/server.rs"]
+pub mod zookeeper;
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Tests that load the machine take turns: two at once would measure each other.
+pub fn turn() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub fn weir() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.current_dir(repository());
+    command
+}
+
+pub fn repository() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs to its end, or fails the test after `limit`.
+pub fn finish_within(mut child: Child, limit: Duration) -> Output {
+    let started = Instant::now();
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let read = |stream: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut stream) = stream {
+                let _ = stream.read_to_end(&mut bytes);
+            }
+            bytes
+        })
+    };
+    let out = read(out.take().map(|it| Box::new(it) as Box<dyn std::io::Read + Send>));
+    let err = read(err.take().map(|it| Box::new(it) as Box<dyn std::io::Read + Send>));
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if started.elapsed() > limit {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("did not end within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
+}
+
+pub fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+pub struct Ran {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub fn ran(output: Output) -> Ran {
+    Ran {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs `weir` with these arguments.
+pub fn run(arguments: &[&str]) -> Ran {
+    ran(finish_within(start(weir().args(arguments)), Duration::from_secs(180)))
+}
+
+/// `weir run … --json` of a scenario's text; its exit status and its summary.
+pub fn run_scenario(text: &str, more: &[&str]) -> (i32, Value, Ran) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    fs::write(&file, text).unwrap();
+    run_file(&file, folder.path(), more)
+}
+
+/// As `run_scenario`, for claims about what the lab does when the machine lets it: a run that says of itself that it is
+/// emulator-limited or generator-limited (a core that stood still for 40 ms costs a clock of 21 ms two ticks), or that a trial
+/// does not count, proves nothing either way and is made again, aloud, three times at most. What is returned last stands.
+pub fn run_settled(text: &str, more: &[&str]) -> (i32, Value, Ran) {
+    settled(|| run_scenario(text, more), |(_, summary, _)| summary)
+}
+
+/// As `run_settled`, for any way to get a summary; `summary` finds it in what `run` gives.
+pub fn settled<T>(run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
+    settled_unless(&["emulator-limited", "generator-limited"], run, summary)
+}
+
+/// As `settled`, where only these factors mean that a run proves nothing.
+pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
+    for _ in 0..3 {
+        let result = run();
+        let points = summary(&result)["points"].as_array().map_or(&[][..], Vec::as_slice);
+        let limited = points
+            .iter()
+            .filter(|point| unfit.iter().any(|factor| point["limiting_factor"]["name"] == *factor));
+        let mut reasons: Vec<String> =
+            limited.map(|point| point["limiting_factor"]["evidence"].to_string()).collect();
+        if points.iter().any(|point| point["valid_trials"] != point["trials"]) {
+            reasons.push(summary(&result)["warnings"].to_string());
+        }
+        if reasons.is_empty() {
+            return result;
+        }
+        eprintln!("made again, because the machine was in the way: {}", reasons.join("; "));
+    }
+    run()
+}
+
+pub fn run_file(file: &Path, out: &Path, more: &[&str]) -> (i32, Value, Ran) {
+    let mut arguments = vec!["run", file.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()];
+    arguments.extend(more);
+    let ran = run(&arguments);
+    let summary = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| {
+        panic!("not one JSON document ({error})\nstdout: {}\nstderr: {}", ran.stdout, ran.stderr)
+    });
+    (ran.status, summary, ran)
+}
+
+/// The whole-lab tests need root and TUN; without them the suite must not look complete.
+pub fn need_lab() {
+    assert!(Path::new("/dev/net/tun").exists(), "these tests need /dev/net/tun (modprobe tun)");
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    assert!(effective.split_whitespace().nth(1) == Some("0"), "these tests need root: run `sudo make test`");
+}
+
+/// The summary document in `text`, valid by its schema.
+#[track_caller]
+pub fn summary_in(text: &str) -> serde_json::Value {
+    let summary = serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"));
+    let schema = serde_json::from_str(include_str!("../../../docs/specs/summary.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let problems: Vec<String> = validator.iter_errors(&summary).map(|error| error.to_string()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    summary
+}
+
+/// Two sites and one link; `link` and `steps` are TOML fragments.
+pub fn scenario(link: &str, rest: &str) -> String {
+    format!(
+        r#"
+[scenario]
+name = "sibling"
+about = "written by a test"
+trials = 1
+seed = 7
+
+[lab]
+[[lab.site]]
+name = "left"
+hosts = 1
+access = {{ rate = "10Gbit/s", delay = "20us", mtu = 1500 }}
+[[lab.site]]
+name = "right"
+hosts = 1
+access = {{ rate = "10Gbit/s", delay = "20us", mtu = 1500 }}
+[[lab.link]]
+name = "wan"
+between = ["left", "right"]
+{link}
+
+{rest}
+"#
+    )
+}
+
+/// One stream step of two seconds with further keys.
+pub fn stream_step(keys: &str) -> String {
+    format!(
+        r#"
+[[step]]
+name = "load"
+workload = "stream"
+from = "left-0"
+to = "right-0"
+duration = "2500ms"
+warm_up = "1s"
+{keys}
+"#
+    )
+}
+
+/// Process ids whose command line contains `mark`.
+pub fn processes_with(mark: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(mark) {
+            found.push(id);
+        }
+    }
+    found
+}
+
+/// Agents and fabrics of this program that run now, with their parents.
+pub fn children_of(parent: u32) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some(after) = stat.rfind(')').map(|end| &stat[end + 1..]) else { continue };
+        if after.split_ascii_whitespace().nth(1) == Some(&parent.to_string()) {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push((id, String::from_utf8_lossy(&line).replace('\0', " ")));
+        }
+    }
+    found
+}
+
+/// Network namespaces in use by any process.
+pub fn namespaces() -> std::collections::BTreeSet<String> {
+    let mut all = std::collections::BTreeSet::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        if let Ok(link) = fs::read_link(entry.path().join("ns/net")) {
+            all.insert(link.display().to_string());
+        }
+    }
+    all
+}
+
+/// Waits until `condition` holds; fails after `limit` with `what`.
+pub fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
