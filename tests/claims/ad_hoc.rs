@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::lab::{self, NamedLab};
-use crate::support::{finish_within, need_lab, ran, run, start, turn, weir};
+use crate::support::{beside, finish_within, need_lab, ran, run, start, turn, weir};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -155,7 +155,7 @@ fn the_highest_rate_of_datagrams_that_a_line_carries_is_found() {
 // Spec: net-protocol.md#burst-8
 #[test]
 fn bursts_of_any_size_are_timed_one_by_one_in_bounded_memory() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin(&[]);
     for reply in ["none", "ack", "echo"] {
         let summary = measured(&[
@@ -208,7 +208,7 @@ fn bursts_of_any_size_are_timed_one_by_one_in_bounded_memory() {
 
 #[test]
 fn connections_are_made_and_closed_on_ports_of_their_own() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin(&[]);
     for close in ["server", "client", "reset"] {
         let summary = measured(&[
@@ -310,7 +310,7 @@ fn a_port_in_use_and_a_host_that_is_not_there_are_errors_in_words() {
 
 #[test]
 fn garbage_scanners_and_silent_peers_do_not_disturb_a_measurement() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin(&[]);
     let mut silent = Vec::new();
     for _ in 0..50 {
@@ -348,7 +348,7 @@ fn a_server_that_is_told_to_end_ends() {
 
 #[test]
 fn the_table_for_people_fits_eighty_columns() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin(&[]);
     let child = start(weir().args(["net", "stream", &server.at, "--streams", "2", "--duration", "1s"]));
     let output = finish_within(child, Duration::from_secs(20));
@@ -391,7 +391,7 @@ fn a_thousand_streams_from_the_command_line_are_one_measurement() {
 
 #[test]
 fn a_slow_reader_is_as_slow_as_it_says_and_contradictions_are_errors_in_words() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin(&[]);
     let at = server.at.as_str();
     let summary = measured(&[

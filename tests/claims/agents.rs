@@ -35,7 +35,7 @@ fn program() -> LocalLauncher {
 
 #[test]
 fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
-    let _turn = support::turn();
+    let _turn = support::beside();
     let hosts = ["a-0".to_owned(), "b-0".to_owned()];
     let mut fleet = Fleet::default();
     assert!(fleet.launch(&program(), &hosts, Duration::from_secs(10)).is_empty());

@@ -1,7 +1,7 @@
 //! `weir event`: roles as daemons, started in any order, killed, stopped and started again; the ledger is closed after it all.
 
 use crate::support::event_run::{Run, of, pause};
-use crate::support::{finish_within, ran, start, turn, weir};
+use crate::support::{beside, finish_within, ran, start, weir};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 // Spec: event-building.md#connections-3
 #[test]
 fn roles_find_each_other_in_whatever_order_they_are_started() {
-    let _turn = turn();
+    let _turn = beside();
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut run = Run::new(&["--rate", "200Hz", "--events", "50", "--sources", "2"]);
         for role in order {
@@ -31,7 +31,7 @@ fn roles_find_each_other_in_whatever_order_they_are_started() {
 // Spec: event-building.md#connections-3
 #[test]
 fn a_role_says_once_why_it_does_not_reach_the_scheduler_and_goes_on_until_it_does() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "200Hz", "--events", "20", "--sources", "1"]);
     let at = run.at.clone();
     let roles = ["source", "builder"]
@@ -48,7 +48,7 @@ fn a_role_says_once_why_it_does_not_reach_the_scheduler_and_goes_on_until_it_doe
 // Spec: event-building.md#failure-3
 #[test]
 fn a_builder_that_is_killed_or_hung_costs_no_event() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "200Hz", "--events", "1000", "--sources", "2", "--builders", "3"]);
     run.scheduler();
     for name in ["s0", "s1"] {
@@ -75,7 +75,7 @@ fn a_builder_that_is_killed_or_hung_costs_no_event() {
 /// Payloads above 32 KiB take another way out of a source than smaller ones, and one of them may pass the end of its block.
 #[test]
 fn large_and_small_fragments_of_one_source_arrive_whole_and_in_their_order() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "400Hz", "--events", "800", "--sources", "2", "--builders", "2"]);
     run.scheduler();
     for name in ["s0", "s1"] {
@@ -91,7 +91,7 @@ fn large_and_small_fragments_of_one_source_arrive_whole_and_in_their_order() {
 // Spec: event-building.md#delivery-1
 #[test]
 fn a_source_that_is_killed_and_started_again_makes_its_fragments_anew() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "100Hz", "--events", "400", "--sources", "2"]);
     run.scheduler();
     run.source("s0");
@@ -108,7 +108,7 @@ fn a_source_that_is_killed_and_started_again_makes_its_fragments_anew() {
 // Spec: event-building.md#failure-5
 #[test]
 fn a_scheduler_that_is_killed_and_started_again_goes_on_and_names_what_it_missed() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "100Hz", "--events", "500", "--sources", "2"]);
     run.scheduler();
     run.source("s0");
@@ -130,7 +130,7 @@ fn a_scheduler_that_is_killed_and_started_again_goes_on_and_names_what_it_missed
 /// A builder that dies between two writes must not take its sources with it.
 #[test]
 fn no_role_ends_by_a_signal_where_a_connection_is_closed_at_the_other_end() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "100Hz", "--events", "300", "--sources", "1"]);
     run.scheduler();
     run.source("s0");
@@ -146,7 +146,7 @@ fn no_role_ends_by_a_signal_where_a_connection_is_closed_at_the_other_end() {
 // Spec: event-building.md#names-1
 #[test]
 fn of_two_with_one_name_the_later_stays_and_the_other_is_told() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "100Hz", "--events", "200", "--sources", "1"]);
     run.scheduler();
     run.source("s0");
@@ -163,7 +163,7 @@ fn of_two_with_one_name_the_later_stays_and_the_other_is_told() {
 /// Builders are killed, stopped, continued and started again at random, sources killed and started again; every event is complete.
 #[test]
 fn random_failures_of_builders_and_sources_cost_no_event() {
-    let _turn = turn();
+    let _turn = beside();
     let seed = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = |below: u64| random.next_u64() % below;

@@ -1,6 +1,6 @@
 //! Event building in real labs: hosts that faults kill and bring back, the search for the highest rate, and the report's ledger.
 
-use crate::support::{need_lab, run_file, settled, turn};
+use crate::support::{beside, need_lab, run_file, settled, turn};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn fault(name: &str, host: &str, action: &str) -> String {
 #[test]
 fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let killed = fault("death", "pi-4", "kill = { for = \"1s\" }");
     let (status, summary, events, page) = run("rate = \"100Hz\"\nduration = \"5s\"\n", &killed);
     assert_eq!(status, 0, "{summary:#}");
@@ -84,7 +84,7 @@ fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
 #[test]
 fn a_builder_that_stays_dead_leaves_no_outcome_and_costs_no_event() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let (status, summary, ..) =
         run("rate = \"100Hz\"\nduration = \"4s\"\n", &fault("death", "pi-4", "kill = {}"));
     assert_eq!(status, 0, "{summary:#}");
@@ -96,7 +96,7 @@ fn a_builder_that_stays_dead_leaves_no_outcome_and_costs_no_event() {
 #[test]
 fn a_scheduler_that_a_fault_kills_is_found_where_it_was_and_names_what_it_missed() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let killed = fault("death", "pi-0", "kill = { for = \"1s\" }");
     let (status, summary, ..) = run("rate = \"100Hz\"\nduration = \"6s\"\n", &killed);
     assert_eq!(status, 0, "{summary:#}");
@@ -111,7 +111,7 @@ fn a_scheduler_that_a_fault_kills_is_found_where_it_was_and_names_what_it_missed
 #[test]
 fn a_fault_with_a_spread_comes_at_another_time_in_each_trial_and_at_the_same_in_each_configuration() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let slowed = fault("slow", "pi-4", "delay = { add = \"1ms\", for = \"100ms\" }")
         .replace("at = \"1500ms\"", "at = \"200ms\"\nspread = \"600ms\"");
     let sweep = "[sweep]\n\"step.build.scheduler\" = [\"round-robin\", \"membership-hash\"]\n";

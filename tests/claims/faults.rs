@@ -2,8 +2,8 @@
 
 use crate::support;
 use crate::support::{
-    children_of, eventually, finish_within, namespaces, need_lab, processes_with, ran, scenario, start, turn,
-    weir,
+    beside, children_of, eventually, finish_within, namespaces, need_lab, processes_with, ran, scenario,
+    start, weir,
 };
 use serde_json::Value;
 use std::fs;
@@ -84,7 +84,7 @@ fn draws(seed: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn a_killed_coordinator_leaves_no_process_no_namespace_and_a_folder_that_can_be_read() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let before = namespaces();
     for moment in draws(3).take(12).map(|draw| Duration::from_millis(draw % 1_800)) {
         let mut run = Run::begin(&three_trials());
@@ -105,7 +105,7 @@ fn a_killed_coordinator_leaves_no_process_no_namespace_and_a_folder_that_can_be_
 #[test]
 fn a_killed_agent_fails_its_trial_with_the_host_and_the_next_trial_counts() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let run = Run::begin(&three_trials());
     let agents = run.wait_for("weir agent", 2);
     std::thread::sleep(Duration::from_millis(700));
@@ -121,7 +121,7 @@ fn a_killed_agent_fails_its_trial_with_the_host_and_the_next_trial_counts() {
 #[test]
 fn a_hung_agent_fails_its_trial_within_five_seconds_and_the_run_goes_on() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let run = Run::begin(&three_trials());
     let agents = run.wait_for("weir agent", 2);
     std::thread::sleep(Duration::from_millis(700));
@@ -140,7 +140,7 @@ fn a_hung_agent_fails_its_trial_within_five_seconds_and_the_run_goes_on() {
 #[test]
 fn a_killed_fabric_fails_its_trial_and_the_lab_is_built_anew() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let run = Run::begin(&three_trials());
     let fabric = run.wait_for("fabric-process", 1);
     run.wait_for("weir agent", 2);
@@ -155,7 +155,7 @@ fn a_killed_fabric_fails_its_trial_and_the_lab_is_built_anew() {
 #[test]
 fn whichever_process_dies_at_whatever_moment_the_run_ends_with_an_account_of_every_trial() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let before = namespaces();
     const TRIALS: u64 = 10;
     const KILLS: u64 = 5;
@@ -194,7 +194,7 @@ fn whichever_process_dies_at_whatever_moment_the_run_ends_with_an_account_of_eve
 #[test]
 fn one_interrupt_keeps_what_was_measured_and_two_stop_at_once() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let before = namespaces();
     let run = Run::begin(&three_trials());
     run.wait_for("weir agent", 2);
@@ -221,7 +221,7 @@ fn one_interrupt_keeps_what_was_measured_and_two_stop_at_once() {
 #[test]
 fn a_full_disk_ends_the_run_in_words_and_what_was_written_can_be_read() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");
     fs::create_dir(&small).unwrap();

@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::far;
 use crate::support::far::Far;
-use crate::support::{eventually, turn};
+use crate::support::{beside, eventually, turn};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
@@ -109,7 +109,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
 // Spec: agent-protocol.md#ssh-3
 #[test]
 fn an_agent_is_copied_once_used_again_and_mended_when_damaged() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-copy");
     far.serve("left-0", 22, "", &[]);
     let hosts = [far.host("left-0")];
@@ -161,7 +161,7 @@ fn an_agent_is_copied_once_used_again_and_mended_when_damaged() {
 // Spec: agent-protocol.md#ssh-4
 #[test]
 fn an_agent_that_is_there_is_used_and_one_of_another_version_is_refused_with_both() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-there");
     far.serve("left-0", 22, "", &[]);
     far.script("present", &format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_weir")));
@@ -196,7 +196,7 @@ fn an_agent_that_is_there_is_used_and_one_of_another_version_is_refused_with_bot
 // Spec: agent-protocol.md#ssh-2
 #[test]
 fn a_host_key_that_is_wrong_or_unknown_and_a_user_without_a_key_are_refused_without_a_question() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-keys");
     far.serve("left-0", 22, "", &[]);
     far.know("other_key");
@@ -219,7 +219,7 @@ fn a_host_key_that_is_wrong_or_unknown_and_a_user_without_a_key_are_refused_with
 // Spec: agent-protocol.md#ssh-2
 #[test]
 fn a_login_that_talks_is_understood_and_one_that_hangs_is_given_up_in_time() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-login");
     far.serve("left-0", 22, "", &[]);
     far.serve(
@@ -251,7 +251,7 @@ fn a_login_that_talks_is_understood_and_one_that_hangs_is_given_up_in_time() {
 // Spec: agent-protocol.md#ssh-6
 #[test]
 fn a_host_behind_another_is_reached_through_it() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-jump");
     far.serve("right-0", 22, "", &[]);
     // From the coordinator's host alone the door is shut.
@@ -272,7 +272,7 @@ fn a_host_behind_another_is_reached_through_it() {
 // Spec: agent-protocol.md#lost-2, agent-protocol.md#lost-3
 #[test]
 fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_left_behind() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-cut");
     let hosts = ["near-0", "left-0", "right-0"].map(|name| far.host(name));
     for host in &hosts {
@@ -317,7 +317,7 @@ fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_l
 // Spec: agent-protocol.md#clock-4
 #[test]
 fn times_of_a_host_whose_clock_is_a_day_ahead_come_out_on_ours() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-clock");
     let hosts = ["left-0", "right-0"].map(|name| far.host(name));
     far.serve("left-0", 22, "", &[]);
@@ -432,7 +432,7 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
 // Spec: results.md#results-9
 #[test]
 fn a_run_on_real_hosts_that_was_killed_is_resumed_where_it_was() {
-    let _turn = turn();
+    let _turn = beside();
     let mut far = Far::up("t-resume");
     far.serve("left-0", 22, "", &[]);
     far.serve("right-0", 22, "", &[]);

@@ -1,7 +1,7 @@
 //! Stock iperf3 at one end, `weir net` at the other.
 
 use crate::support;
-use crate::support::{Ran, finish_within, ran, run, start, turn, weir};
+use crate::support::{Ran, beside, finish_within, ran, run, start, turn, weir};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -244,7 +244,7 @@ fn our_client_measures_udp_against_a_stock_server_in_both_directions() {
 // Spec: net-protocol.md#iperf3-3
 #[test]
 fn a_server_that_is_gone_or_busy_or_of_another_kind_is_named_as_such() {
-    let _turn = turn();
+    let _turn = beside();
     let mut server = Server::stock();
     let mut client =
         start(weir().args(["net", "stream", &server.at, "--protocol", "iperf3", "--duration", "30s"]));
@@ -275,7 +275,7 @@ fn a_server_that_is_gone_or_busy_or_of_another_kind_is_named_as_such() {
 // Spec: net-protocol.md#iperf3-3
 #[test]
 fn a_stock_client_hears_that_weir_is_busy_and_that_it_ends() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::weir("127.0.0.1");
     let client = |seconds: &str| {
         start(Command::new("iperf3").args(["-c", "127.0.0.1", "-p", &server.port, "-J", "-t", seconds]))

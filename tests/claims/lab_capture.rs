@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::lab::{NamedLab, over};
-use crate::support::{finish_within, need_lab, ran, run, start, turn, weir};
+use crate::support::{beside, finish_within, need_lab, ran, run, start, turn, weir};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn a_bulk_flow_is_captured_whole_and_its_checksums_are_right_although_the_kernel
 #[test]
 fn a_port_that_is_not_there_a_lab_that_is_not_up_and_a_file_that_cannot_be_made_are_refused() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let _lab = NamedLab::up("t-refuse", &over(LINK));
     let refused = |arguments: &[&str]| {
         let ran = run(&[&["lab", "capture"], arguments].concat());
@@ -125,7 +125,7 @@ fn a_port_that_is_not_there_a_lab_that_is_not_up_and_a_file_that_cannot_be_made_
 #[test]
 fn tshark_reads_the_name_of_each_packets_interface_and_when_it_was_taken_up() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-tshark", &over(LINK));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wan.pcapng");

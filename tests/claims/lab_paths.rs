@@ -1,7 +1,7 @@
 //! `weir lab`: paths over routers as foreign programs see them.
 
 use crate::support::lab::{NamedLab, two_sites};
-use crate::support::{finish_within, need_lab, ran, start, turn, weir};
+use crate::support::{beside, finish_within, need_lab, ran, start, weir};
 use std::time::Duration;
 
 /// left - one - two - right, 2 ms one way each link; what the link between the routers has is a parameter.
@@ -46,7 +46,7 @@ fn hop(text: &str, number: u32) -> Vec<&str> {
 #[test]
 fn traceroute_shows_both_routers_and_the_host_at_their_distances_over_both_versions() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-trace", &through_two_routers("", true));
     for (family, target, routers, host) in [
         ("-4", "right-0", ["10.127.0.3", "10.127.0.4"], "10.64.0.2"),
@@ -84,7 +84,7 @@ fn echoes(text: &str) -> Vec<&str> {
 #[test]
 fn the_routers_that_traceroute_shows_answer_pings_from_either_side_and_silent_ones_do_not() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-echo", &through_two_routers("", true));
     for (family, target, names) in
         [("-4", "right-0", ["one", "two"]), ("-6", "right-0.v6", ["one.v6", "two.v6"])]
@@ -143,7 +143,7 @@ fn iperf(lab: &NamedLab, to: &str, name: &str) -> Option<f64> {
 #[test]
 fn a_path_mtu_is_found_where_routers_answer_and_a_black_hole_where_they_do_not() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-mtu", &through_two_routers("mtu = 1300", true));
     for target in ["right-0", "right-0.v6"] {
         let path = lab.exec("left-0", &["tracepath", "-n", target]);
@@ -177,7 +177,7 @@ fn a_path_mtu_is_found_where_routers_answer_and_a_black_hole_where_they_do_not()
 #[test]
 fn fixed_routes_make_there_and_back_take_different_ways() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let links = r#"
 [[lab.link]]
 name = "north"

@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::lab::NamedLab;
-use crate::support::{eventually, finish_within, namespaces, need_lab, run, start, turn, weir};
+use crate::support::{beside, eventually, finish_within, namespaces, need_lab, run, start, turn, weir};
 use std::fs;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn ping_average_ms(text: &str) -> f64 {
 #[test]
 fn ping_finds_the_configured_round_trip_over_two_links() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-ping", CHAIN);
     let ping = lab.exec("cern-1", &["ping", "-c", "20", "-i", "0.05", "fnal-0"]);
     assert_eq!(ping.status, 0, "{}{}", ping.stdout, ping.stderr);
@@ -91,7 +91,7 @@ fn ping_loses_what_the_link_loses_within_its_binomial_interval() {
 #[test]
 fn two_labs_with_the_same_addresses_do_not_meet_and_a_name_is_taken_once() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let one = NamedLab::up("t-one", CHAIN);
     let far = CHAIN.replace("7ms", "47ms");
     let two = NamedLab::up("t-two", &far);
@@ -127,7 +127,7 @@ os.execlp('sleep', 'sleep', '4321.5')
 #[test]
 fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let before = namespaces();
     let lab = NamedLab::up("t-exec", CHAIN);
     assert_eq!(lab.exec("cern-0", &["sh", "-c", "exit 7"]).status, 7);
@@ -153,7 +153,7 @@ fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
 #[test]
 fn what_a_killed_lab_left_is_removed_by_down_dead() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-dead", CHAIN);
     let list: serde_json::Value = serde_json::from_str(&run(&["lab", "list", "--json"]).stdout).unwrap();
     let mine = list.as_array().unwrap().iter().find(|lab| lab["name"] == "t-dead").unwrap().clone();

@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::lab::{NamedLab, over};
-use crate::support::{Ran, eventually, finish_within, need_lab, ran, start, turn, weir};
+use crate::support::{Ran, beside, eventually, finish_within, need_lab, ran, start, turn, weir};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -57,7 +57,7 @@ fn measure(workload: &[&str], at: &str) -> Child {
 
 #[test]
 fn a_server_that_is_killed_in_mid_measurement_ends_every_workload_with_a_reason() {
-    let _turn = turn();
+    let _turn = beside();
     let mut running: Vec<(Server, Child)> = WORKLOADS
         .iter()
         .map(|workload| {
@@ -218,7 +218,7 @@ fn as_root(lab: &NamedLab, script: &str) -> Ran {
 #[test]
 fn an_interface_that_goes_down_and_comes_up_is_a_stall_and_not_the_end() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-updown", &over("rate = \"100Mbit/s\"\nrtt = \"2ms\""));
     let mut server = serve(&lab);
     let running = [
@@ -246,7 +246,7 @@ fn an_interface_that_goes_down_and_comes_up_is_a_stall_and_not_the_end() {
 #[test]
 fn a_host_without_ports_left_says_so_and_in_time_in_every_workload_that_needs_many() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-ports", &over("rate = \"1Gbit/s\"\nrtt = \"1ms\""));
     let mut server = serve(&lab);
     for (range, (workload, status)) in [
@@ -283,7 +283,7 @@ const BLACK_HOLE: &str = "rate = \"1Gbit/s\"\nrtt = \"1ms\"\nmtu = 1400";
 #[test]
 fn a_black_holed_path_ends_workloads_with_a_reason_that_comes_through() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-hole-net", &over(BLACK_HOLE));
     let mut server = serve(&lab);
     let running: Vec<(&str, Child)> = [

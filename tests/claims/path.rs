@@ -1,7 +1,7 @@
 //! `weir net path` and steps `path`: what a topology says of itself is what is found.
 
 use crate::support::lab::{NamedLab, two_sites};
-use crate::support::{eventually, need_lab, run_settled, start, turn, weir};
+use crate::support::{beside, eventually, need_lab, run_settled, start, weir};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ const BACK: &str = "flow.server.client.0";
 #[test]
 fn the_routers_and_the_peer_are_listed_at_their_distances_over_both_versions_and_both_ways() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab = NamedLab::up("t-path", &chain(1500, "", true));
     let v4 = ["10.64.0.1", "10.127.0.3", "10.127.0.4", "10.64.0.2"];
     let v6 = ["fd77:6569:7200::1", "fd77:6569:7200::1:3", "fd77:6569:7200::1:4", "fd77:6569:7200::2"];
@@ -83,7 +83,7 @@ fn the_routers_and_the_peer_are_listed_at_their_distances_over_both_versions_and
 #[test]
 fn the_path_mtu_is_found_whatever_it_is_and_who_said_so() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     for (name, mtu, middle, expected) in
         [("t-mtu-a", 9000, "", 9000), ("t-mtu-b", 1280, "", 1280), ("t-mtu-c", 9000, "mtu = 1400", 1400)]
     {
@@ -110,7 +110,7 @@ fn the_path_mtu_is_found_whatever_it_is_and_who_said_so() {
 #[test]
 fn a_black_hole_is_named_with_its_size_its_place_and_what_to_do_and_tcp_through_it_is_given_up() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     // Router two says nothing: what right-0 sends vanishes there; what left-0 sends is told by router one.
     let lab = NamedLab::up("t-hole-path", &chain(1500, "mtu = 1400", false));
     let summary = found(&lab, "right-0", &[]);
@@ -130,7 +130,7 @@ fn a_black_hole_is_named_with_its_size_its_place_and_what_to_do_and_tcp_through_
 #[test]
 fn a_step_of_a_scenario_describes_the_path_of_each_pair_and_is_judged() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let text = format!(
         r#"[scenario]
 name = "look"

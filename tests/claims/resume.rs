@@ -1,7 +1,7 @@
 //! A run that is killed and resumed ends as one that was not: real labs, real kills.
 
 use crate::support;
-use crate::support::{eventually, need_lab, run, run_scenario, scenario, start, turn, weir};
+use crate::support::{beside, eventually, need_lab, run, run_scenario, scenario, start, weir};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,7 +120,7 @@ fn judged(status: i32, summary: &Value) {
 #[test]
 fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scenario.toml");
     fs::write(&file, text()).unwrap();
@@ -191,7 +191,7 @@ fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
 #[test]
 fn only_the_same_run_is_resumed_and_what_differs_is_said() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scenario.toml");
     fs::write(&file, text()).unwrap();
@@ -226,7 +226,7 @@ fn only_the_same_run_is_resumed_and_what_differs_is_said() {
 #[test]
 fn a_trial_that_the_user_cut_short_is_carried_out_again() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("scenario.toml");
     fs::write(&file, text().replace("600ms", "2500ms").replace("trials = 3", "trials = 1")).unwrap();

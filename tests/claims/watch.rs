@@ -1,6 +1,8 @@
 //! `weir net watch` and `workload = "watch"`: series on disk as they come, and the same figures either way.
 
-use crate::support::{eventually, finish_within, need_lab, ran, run, run_file, scenario, start, turn, weir};
+use crate::support::{
+    beside, eventually, finish_within, need_lab, ran, run, run_file, scenario, start, turn, weir,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +55,7 @@ fn mean(summary: &Value, metric: &str) -> f64 {
 // Spec: net-protocol.md#watch-7
 #[test]
 fn a_watch_that_is_interrupted_gives_its_summary_and_its_series() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("watched");
@@ -105,7 +107,7 @@ fn a_watch_that_is_interrupted_gives_its_summary_and_its_series() {
 // Spec: results.md#chunk-1
 #[test]
 fn a_watch_that_is_killed_leaves_what_it_had() {
-    let _turn = turn();
+    let _turn = beside();
     let server = Server::begin();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("watched");

@@ -1,16 +1,19 @@
-//! Housekeeping of the workspace: `cargo xtask tidy` keeps its rules, `cargo xtask bench` measures against peers,
+//! Housekeeping of the workspace: `cargo xtask tidy` keeps its rules, `cargo xtask test` runs the tests,
+//! `cargo xtask bench` measures against peers,
 //! `cargo xtask accuracy` measures the lab against its own ground truth.
 
 mod accuracy;
 mod bench;
 mod layers;
 mod probe;
+mod test;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy
+       cargo xtask test [FILTER…]
        cargo xtask bench [--rounds N] [--duration SECONDS] [--out DIR] [--list] [NAME…]
        cargo xtask accuracy [--quick] [--out FILE] [--seed N] [--list] [PART…]";
 
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("tidy") if arguments.len() == 1 => tidy::run(&workspace()),
+        Some("test") => test::run(&workspace(), &arguments[1..]),
         Some("bench") => bench::run(&workspace(), &arguments[1..]),
         // One end of a comparison, started by `bench`.
         Some("bare-loop") => bench::bare_loop(&arguments[1..]).map(|()| true),

@@ -15,11 +15,18 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static MEASURES: Mutex<()> = Mutex::new(());
+static WAITS: Mutex<()> = Mutex::new(());
 
-/// Tests that load the machine take turns: two at once would measure each other.
+/// For a test that measures, or loads the machine: two at once would measure each other.
 pub fn turn() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+    MEASURES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For a test that starts programs and mostly waits for them: one at a time, beside one that measures. What it judges must
+/// hold however little of the machine is left for it.
+pub fn beside() -> MutexGuard<'static, ()> {
+    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn weir() -> Command {
@@ -94,7 +101,7 @@ pub fn run_scenario(text: &str, more: &[&str]) -> (i32, Value, Ran) {
 
 /// As `run_scenario`, for claims about what the lab does when the machine lets it: a run that says of itself that it is
 /// emulator-limited or generator-limited (a core that stood still for 40 ms costs a clock of 21 ms two ticks), or that a trial
-/// does not count, proves nothing either way and is made again, aloud, three times at most. What is returned last stands.
+/// does not count, proves nothing either way and is made again, aloud, three times at most.
 pub fn run_settled(text: &str, more: &[&str]) -> (i32, Value, Ran) {
     settled(|| run_scenario(text, more), |(_, summary, _)| summary)
 }
@@ -106,7 +113,8 @@ pub fn settled<T>(run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
 
 /// As `settled`, where only these factors mean that a run proves nothing.
 pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
-    for _ in 0..3 {
+    let mut last = String::new();
+    for _ in 0..4 {
         let result = run();
         let points = summary(&result)["points"].as_array().map_or(&[][..], Vec::as_slice);
         let limited = points
@@ -120,9 +128,10 @@ pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: im
         if reasons.is_empty() {
             return result;
         }
-        eprintln!("made again, because the machine was in the way: {}", reasons.join("; "));
+        last = reasons.join("; ");
+        eprintln!("made again, because the machine was in the way: {last}");
     }
-    run()
+    panic!("the machine was too busy for this claim, four times: {last}");
 }
 
 pub fn run_file(file: &Path, out: &Path, more: &[&str]) -> (i32, Value, Ran) {

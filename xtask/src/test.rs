@@ -1,0 +1,170 @@
+//! `cargo xtask test`: every test program of the workspace. Programs that only compute run side by side; those that
+//! measure run by themselves, one after the other. Ends with the tests that took longest.
+
+mod times;
+
+use crate::test::times::{Counts, Slowest};
+use serde_json::Value;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Test programs that bring up labs and measure in them: package and target.
+const MEASURES: &[(&str, &str)] = &[("weir", "claims"), ("weir-lab", "lab")];
+/// Tests of such a program that are under way together. Those that load the machine take turns within the program
+/// (`support::turn`) and wait for each other without using a core; the others merely wait for what they started.
+const UNDER_WAY: &str = "24";
+/// Programs that run side by side: one for each of the cores that the project reckons with.
+const SIDE_BY_SIDE: usize = 2;
+const SLOWEST: usize = 10;
+/// What labs keep there outlives the program that made them.
+const KEPT_BY_LABS: [&str; 2] = ["/run/weir", "/run/netns"];
+
+struct Program {
+    package: String,
+    target: String,
+    executable: PathBuf,
+    /// Where its package lies.
+    directory: PathBuf,
+}
+
+impl Program {
+    fn measures(&self) -> bool {
+        MEASURES.iter().any(|(package, target)| *package == self.package && *target == self.target)
+    }
+}
+
+/// What the programs came to, so far.
+#[derive(Default)]
+struct Tally {
+    counts: Counts,
+    slowest: Slowest,
+    failed: Vec<String>,
+}
+
+/// Runs the tests whose names contain one of `filters`, or all. `Ok(false)`: a test failed, or left something behind.
+pub fn run(workspace: &Path, filters: &[String]) -> Result<bool, String> {
+    let programs = build(workspace)?;
+    let before = kept_by_labs();
+    let begun = Instant::now();
+    let (measure, compute): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::measures);
+    let tally = Mutex::new(Tally::default());
+    let queue = Mutex::new(VecDeque::from(compute));
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                while let Some(program) = { queue.lock().expect("no test thread panics").pop_front() } {
+                    carry_out(&program, filters, &tally);
+                }
+            });
+        }
+    });
+    for program in &measure {
+        carry_out(program, filters, &tally);
+    }
+    let Tally { counts, slowest, mut failed } = tally.into_inner().expect("no test thread panics");
+    let left: Vec<String> = kept_by_labs().difference(&before).cloned().collect();
+    if !left.is_empty() {
+        failed.push(format!("tests left behind: {}", left.join(" ")));
+    }
+    println!("\nthe slowest of {} tests, {:.0} s in all:", counts.passed, begun.elapsed().as_secs_f64());
+    for (seconds, name) in slowest.most(SLOWEST) {
+        println!("{seconds:8.1} s  {name}");
+    }
+    for problem in &failed {
+        println!("failed: {problem}");
+    }
+    println!("{} passed, {} failed", counts.passed, counts.failed.max(failed.len() as u64));
+    Ok(failed.is_empty() && counts.failed == 0)
+}
+
+/// Builds every test program and lists them in the order of their names.
+fn build(workspace: &Path) -> Result<Vec<Program>, String> {
+    let arguments =
+        ["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
+    let output = Command::new(cargo())
+        .args(arguments)
+        .current_dir(workspace)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests could not be built; what is wrong stands above".to_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut programs: Vec<Program> = text.lines().filter_map(program_of).collect();
+    programs.sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
+    Ok(programs)
+}
+
+fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// The test program that a line of cargo's messages tells of.
+fn program_of(line: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let executable = message["executable"].as_str()?;
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    let target = message["target"]["name"].as_str()?.to_owned();
+    // `path+file:///…/crates/net#weir-net@0.1.0`; without a name where the folder has the same.
+    let id = message["package_id"].as_str()?;
+    let after = id.rsplit('#').next().unwrap_or_default();
+    let package = match after.split_once('@') {
+        Some((name, _version)) => name.to_owned(),
+        None => directory.file_name()?.to_str()?.to_owned(),
+    };
+    Some(Program { package, target, executable: executable.into(), directory })
+}
+
+fn carry_out(program: &Program, filters: &[String], tally: &Mutex<Tally>) {
+    let mut command = Command::new(&program.executable);
+    command.args(filters).args(["-Z", "unstable-options", "--report-time"]);
+    if program.measures() {
+        command.args(["--test-threads", UNDER_WAY]);
+    }
+    // The test harness of the pinned toolchain tells times only to those who say that they know it may change.
+    command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &program.directory).env("CARGO", cargo());
+    let name = format!("{} {}", program.package, program.target);
+    let output = output_of(command.current_dir(&program.directory), program.measures(), &name);
+    let mut tally = tally.lock().expect("no test thread panics");
+    match output {
+        Ok((status, text)) => {
+            tally.counts.add(&text);
+            tally.slowest.add(&program.package, &text);
+            if !status.success() {
+                tally.failed.push(format!("{name}: {status}"));
+            }
+        }
+        Err(error) => tally.failed.push(format!("{name} cannot be run: {error}")),
+    }
+}
+
+/// How a program ended and what it said, which is shown as it comes or, beside others, when all of it is there.
+fn output_of(command: &mut Command, as_it_comes: bool, name: &str) -> io::Result<(ExitStatus, String)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut text = format!("\n== {name}\n");
+    let mut shown = 0;
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        text += &line?;
+        text.push('\n');
+        if as_it_comes {
+            print!("{}", &text[shown..]);
+            shown = text.len();
+        }
+    }
+    print!("{}", &text[shown..]);
+    Ok((child.wait()?, text))
+}
+
+/// What labs keep on this machine now, by path.
+fn kept_by_labs() -> BTreeSet<String> {
+    let folders = KEPT_BY_LABS.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+    folders.flatten().flatten().map(|entry| entry.path().display().to_string()).collect()
+}
