@@ -3,6 +3,7 @@
 mod commands;
 mod doctor;
 mod machine;
+mod output;
 mod registry;
 mod run;
 
@@ -10,34 +11,15 @@ use clap::Parser;
 use std::process::exit;
 
 fn main() {
-    let first = std::env::args().nth(1);
+    weir_sys::signal::failed_writes_are_errors();
     #[cfg(feature = "lab")]
     // Not a command for people: the other end of a lab's TUN devices, started by weir itself.
-    if first.as_deref() == Some("fabric-process") {
+    if std::env::args_os().nth(1).is_some_and(|first| first == "fabric-process") {
         exit(weir_lab::fabric_process::main());
     }
-    if first.as_deref() != Some("agent") {
-        weir_sys::signal::default_broken_pipe();
-    }
-    let status = match commands::Cli::parse().command.run() {
-        Ok(status) => status,
-        Err(error) => {
-            eprintln!("weir: {}", sentence(&error));
-            2
-        }
+    let ended = match commands::Cli::try_parse() {
+        Ok(cli) => cli.command.run(),
+        Err(said) => output::help(&said),
     };
-    exit(status);
-}
-
-/// The error and what caused it, each said once: many causes are already part of the sentence above them.
-fn sentence(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for part in error.chain().map(ToString::to_string) {
-        if !text.contains(&part) {
-            let joint = if text.is_empty() { "" } else { ": " };
-            text.push_str(joint);
-            text.push_str(&part);
-        }
-    }
-    text
+    exit(output::exit_status(ended));
 }

@@ -1,18 +1,12 @@
 //! What commands that listen or connect have in common.
 
 use anyhow::Context;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use weir_transport::Key;
 
 pub fn key(path: Option<&Path>) -> anyhow::Result<Option<Key>> {
     Ok(path.map(Key::from_file).transpose()?)
-}
-
-/// Standard output that is closed is the reader's choice, not an error of the measurement.
-pub fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// `HOST`, `HOST:PORT`, an address of either family, `[ADDRESS]:PORT`.

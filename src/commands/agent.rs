@@ -1,7 +1,8 @@
 //! `weir agent`: the remote end, spoken to over its standard streams.
 
+use crate::output::Output;
 use crate::run::environment;
-use std::io::{stdin, stdout};
+use std::io::stdin;
 use std::net::IpAddr;
 use weir_agent::message::HostReport;
 use weir_agent::serve::{Host, serve};
@@ -19,7 +20,7 @@ pub struct Args {}
 pub fn run(_args: &Args) -> anyhow::Result<i32> {
     weir_sys::signal::ignore_interrupt();
     let host = Host { report: report(), abandon: || std::process::exit(ABANDONED) };
-    Ok(serve(stdin().lock(), stdout(), crate::registry::workloads(), host))
+    Ok(serve(stdin().lock(), Output, crate::registry::workloads(), host))
 }
 
 /// What this host is like, and where it was reached.

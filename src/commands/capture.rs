@@ -1,8 +1,9 @@
 //! `weir lab capture`: pcapng of any port of a lab.
 
+use crate::output::{self, Output, tell};
 use anyhow::{Context, bail};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -53,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     // Opened first: a file that cannot be written is said before anything starts.
     let mut out = output(args.out.as_deref())?;
     let capturing = named::capture(&name, &request)?;
-    eprintln!("capturing {}", ports(&capturing.ports));
+    tell(format_args!("capturing {}", ports(&capturing.ports)));
     weir_sys::signal::count_interrupts();
     end_when_interrupted(capturing.stop().context("watching for an interrupt")?);
     let outcome = capturing.copy_to(&mut out)?;
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         0 => String::new(),
         lost => format!(", {lost} lost: the file could not be written as fast as they came"),
     };
-    eprintln!("{} packets{lost}", outcome.packets);
+    tell(format_args!("{} packets{lost}", outcome.packets));
     if let Some(error) = outcome.error {
         bail!("the capture broke off: {error}");
     }
@@ -107,12 +108,12 @@ fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
         Some(path) if path != Path::new("-") => {
             Ok(Box::new(File::create(path).with_context(|| format!("making {}", path.display()))?))
         }
-        _ if io::stdout().is_terminal() => {
+        _ if output::is_terminal() => {
             bail!(
                 "a capture is no text for a terminal: name a file with --out FILE, or pipe it, as to `tcpdump -nr -`"
             )
         }
-        _ => Ok(Box::new(io::stdout().lock())),
+        _ => Ok(Box::new(Output)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::scenario_file::{self, Changes};
 use super::text::hanging;
+use crate::output::{print, say};
 use crate::registry;
 use crate::run::outlook;
 use anyhow::Context;
@@ -44,16 +45,16 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         Ok(plan) => plan,
         Err(errors) => {
             if args.json {
-                println!("{}", serde_json::to_string_pretty(&problems_json(&errors))?);
+                say(serde_json::to_string_pretty(&problems_json(&errors))?)?;
             }
             return Ok(2);
         }
     };
     let outlook = Outlook::of(&plan)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&json(&plan, &outlook))?);
+        say(serde_json::to_string_pretty(&json(&plan, &outlook))?)?;
     } else {
-        print!("{}", text_of(&plan, &outlook));
+        print(&text_of(&plan, &outlook))?;
     }
     Ok(0)
 }

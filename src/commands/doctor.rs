@@ -1,9 +1,9 @@
 //! `weir doctor`: what this host can and cannot do, and how to mend it.
 
 use crate::doctor::{Facts, Finding, Path, Severity, findings};
+use crate::output;
 use anyhow::bail;
 use serde_json::json;
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use weir_core::BitsPerSecond;
 
@@ -48,11 +48,9 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         });
         serde_json::to_string_pretty(&document)? + "\n"
     } else {
-        let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        told(&found, worst, color)
+        told(&found, worst, output::is_colored())
     };
-    // A closed pipe is not an error: the status says it all.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    output::print(&text)?;
     Ok(if worst == Severity::Problem { 2 } else { 0 })
 }
 

@@ -2,12 +2,12 @@
 
 mod members;
 
-use super::address::{key, resolve, say};
+use super::address::{key, resolve};
+use crate::output::{say, tell};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use members::{Members, MembersOf};
 use serde_json::{Value as Json, json};
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,6 @@ use weir_event::roles::{BuilderRole, SchedulerReport, SchedulerRole, SourceRole}
 use weir_event::shell::Order;
 use weir_event::{metrics, workload};
 use weir_seams::membership::check_name;
-use weir_sys::signal::BrokenPipesAreErrors;
 use weir_transport::{Key, exposure, tcp};
 
 /// Of a scheduler, unless another is given.
@@ -197,7 +196,7 @@ impl Order for Signals {
         self.done.store(done, Ordering::Relaxed);
     }
     fn warn(&self, what: &str) {
-        tell(what);
+        tell(format_args!("weir: {what}"));
     }
 }
 
@@ -252,13 +251,12 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         bail!("--sources is 1 to {} and --builders at least 1", workload::SOURCES_MAX);
     }
     weir_sys::signal::count_interrupts();
-    let _pipes = BrokenPipesAreErrors::begin();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let listener = tcp::listen(address, None)?;
     if !args.json {
         let at = listener.local_addr()?;
-        tell(&format!(
-            "scheduler at {at}; waits for {} sources and {} builders",
+        tell(format_args!(
+            "weir: scheduler at {at}; waits for {} sources and {} builders",
             args.sources, args.builders
         ));
     }
@@ -282,9 +280,9 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         document.insert("searched".to_owned(), json!(report.searched));
     }
     if args.json {
-        say(&serde_json::to_string_pretty(&document)?);
+        say(serde_json::to_string_pretty(&document)?)?;
     } else {
-        say(&table(&report));
+        say(table(&report))?;
     }
     Ok(if report.totals.is_closed() { 0 } else { 3 })
 }
@@ -367,14 +365,12 @@ fn source(args: &SourceArgs) -> anyhow::Result<i32> {
     )?;
     let scheduler = resolve(&args.scheduler, DEFAULT_PORT)?;
     weir_sys::signal::count_interrupts();
-    let _pipes = BrokenPipesAreErrors::begin();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let key = key(args.key_file.as_deref())?;
     let membership = args.members.open(MembersOf::Sources)?;
     let role = SourceRole { name: args.name.clone(), host: host_name(), scheduler, key, plan, membership };
     let report = role.run(&Signals::default())?;
-    end("source", &args.name, &report.why, args.json, json!(report));
-    Ok(0)
+    end("source", &args.name, &report.why, args.json, json!(report))
 }
 
 fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
@@ -391,7 +387,6 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
     let key = key(args.key_file.as_deref())?;
     needs_key(&address, key.as_ref())?;
     weir_sys::signal::count_interrupts();
-    let _pipes = BrokenPipesAreErrors::begin();
     weir_sys::socket::raise_open_files().context("cannot raise the limit of open files")?;
     let listener = tcp::listen(address, Some(&plan.tcp))?;
     let bound = listener.local_addr()?;
@@ -409,21 +404,17 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
         membership: args.members.open(MembersOf::Builders)?,
     };
     let report = role.run(&Signals::default())?;
-    end("builder", &args.name, &report.why, args.json, json!({"why": report.why, "figures": report.figures}));
-    Ok(0)
+    end("builder", &args.name, &report.why, args.json, json!({"why": report.why, "figures": report.figures}))
 }
 
-/// To standard error, for a program that outlives a reader of it.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "weir: {text}");
-}
-
-fn end(role: &str, name: &str, why: &str, json: bool, report: Json) {
+/// Says what a role did; its exit status.
+fn end(role: &str, name: &str, why: &str, json: bool, report: Json) -> anyhow::Result<i32> {
     if json {
-        say(&json!({"role": role, "name": name, "report": report}).to_string());
+        say(json!({"role": role, "name": name, "report": report}))?;
     } else {
-        tell(&format!("{role} {name}: {why}"));
+        tell(format_args!("weir: {role} {name}: {why}"));
     }
+    Ok(0)
 }
 
 fn needs_key(address: &SocketAddr, key: Option<&Key>) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! `weir explain`: what a key of the scenario language means.
 
+use crate::output;
 use crate::registry;
 use anyhow::anyhow;
 use weir_core::scenario;
@@ -20,6 +21,6 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     let text =
         scenario::explain(args.key.as_deref(), &registry::workload_schemas()).map_err(|why| anyhow!(why))?;
-    print!("{text}");
+    output::print(&text)?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
 //! `weir export`: a run's records as tables for other programs.
 
+use crate::output::{say, tell};
 use crate::registry;
 use anyhow::{Context, bail};
 use std::fs::{self, File};
@@ -53,14 +54,13 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     for format in formats {
         let tables = registry::tables(format).with_context(|| format!("{format} is not in this build"))?;
         for path in write(tables, directory, out, &mut notes)? {
-            // A closed pipe is not an error: the table is written.
-            let _ = writeln!(std::io::stdout(), "{}", path.display());
+            say(path.display())?;
         }
     }
     notes.sort();
     notes.dedup();
     for note in notes {
-        eprintln!("weir: {note}");
+        tell(format_args!("weir: {note}"));
     }
     Ok(0)
 }

@@ -1,7 +1,9 @@
 //! `weir generate`: shell completions and manual pages, from the same source as the help.
 
+use crate::output;
 use anyhow::Context;
 use clap::CommandFactory;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Write shell completions or manual pages.
@@ -26,7 +28,10 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let mut command = super::Cli::command();
     match &args.what {
         What::Completion { shell } => {
-            clap_complete::generate(*shell, &mut command, "weir", &mut std::io::stdout());
+            // Made first: the generator panics where a write fails.
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut command, "weir", &mut text);
+            output::Output.write_all(&text)?;
         }
         What::Man { folder } => {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -2,6 +2,7 @@
 
 use super::capture;
 use super::scenario_file;
+use crate::output::{say, tell};
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -114,20 +115,20 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     let options = Options { seed: args.seed, exe: PathBuf::from("/proc/self/exe") };
     let up = named::up(&name, &topology, &options, &args.file.display().to_string())?;
     for note in &up.notes {
-        eprintln!("weir: note: {note}");
+        tell(format_args!("weir: note: {note}"));
     }
     if args.json {
         let mut document = state_json(&up.state);
         document["notes"] = json!(up.notes);
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        say(serde_json::to_string_pretty(&document)?)?;
         return Ok(0);
     }
-    println!("lab {} is up: {} hosts", args.name, up.state.hosts.len());
+    say(format_args!("lab {} is up: {} hosts", args.name, up.state.hosts.len()))?;
     for host in up.state.hosts.iter().take(40) {
-        println!("  {:<24} {:<15} {}", host.name, host.address, host.address6);
+        say(format_args!("  {:<24} {:<15} {}", host.name, host.address, host.address6))?;
     }
     if up.state.hosts.len() > 40 {
-        println!("  … ({} more; `weir lab list --json` has all)", up.state.hosts.len() - 40);
+        say(format_args!("  … ({} more; `weir lab list --json` has all)", up.state.hosts.len() - 40))?;
     }
     Ok(0)
 }
@@ -141,7 +142,7 @@ fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topolog
         bail!("{file} names real hosts; a lab is built of [lab]");
     }
     if plan.configurations.iter().any(|other| other.topology != first.topology) {
-        eprintln!("weir: note: {file} varies its lab; this is the one of {:?}. --set changes it", first.id);
+        tell(format_args!("weir: note: {file} varies its lab; this is the one of {:?}. --set changes it", first.id));
     }
     Ok(Ok(first.topology.clone()))
 }
@@ -151,7 +152,7 @@ fn exec(args: &Exec) -> anyhow::Result<i32> {
     let Some((program, arguments)) = args.command.split_first() else { bail!("no command to run") };
     let (status, error) =
         named::exec(&name, &Entry { host: &args.host, program, arguments, root: args.root })?;
-    eprintln!("weir: {}: {error}", program.display());
+    tell(format_args!("weir: {}: {error}", program.display()));
     Ok(status)
 }
 
@@ -166,7 +167,7 @@ fn down(args: &Down) -> anyhow::Result<i32> {
         vec![name.as_str().to_owned()]
     };
     for name in &removed {
-        println!("lab {name} is down");
+        say(format_args!("lab {name} is down"))?;
     }
     Ok(0)
 }
@@ -175,11 +176,11 @@ fn list(args: &List) -> anyhow::Result<i32> {
     let labs = named::list()?;
     if args.json {
         let all: Vec<Value> = labs.iter().map(state_json).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say(serde_json::to_string_pretty(&all)?)?;
         return Ok(0);
     }
     for lab in &labs {
-        println!("{:<24} {:<9} {:>4} hosts  {}", lab.name, state_word(lab), lab.hosts.len(), lab.file);
+        say(format_args!("{:<24} {:<9} {:>4} hosts  {}", lab.name, state_word(lab), lab.hosts.len(), lab.file))?;
     }
     Ok(0)
 }

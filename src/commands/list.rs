@@ -1,6 +1,7 @@
 //! `weir list`: what can be chosen.
 
 use super::text::hanging;
+use crate::output::{print, say};
 use crate::registry;
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -35,10 +36,10 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
                     json!({"name": member.name, "about": member.about, "params": params})
                 })
                 .collect();
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            say(serde_json::to_string_pretty(&all)?)?;
             continue;
         }
-        println!("{seam}");
+        say(seam)?;
         let widest = members.iter().map(|member| member.name.len()).max().unwrap_or(0);
         for member in members {
             let mut text = String::new();
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
                     &format!("{}{default}", param.about),
                 );
             }
-            print!("{text}");
+            print(&text)?;
         }
     }
     Ok(0)

@@ -1,5 +1,6 @@
 //! `weir new`: a scenario to start from.
 
+use crate::output::say;
 use anyhow::{Context, bail};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -47,6 +48,6 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     };
     out.write_all(template.replace("NAME", name).as_bytes())
         .with_context(|| format!("cannot write {shown}"))?;
-    println!("wrote {shown}; next: weir check {shown}, weir run {shown}");
+    say(format_args!("wrote {shown}; next: weir check {shown}, weir run {shown}"))?;
     Ok(0)
 }

@@ -1,7 +1,7 @@
 //! `weir report`: draws a run's page again from its records.
 
+use crate::output::{say, tell};
 use anyhow::Context;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Draw the report of a run again from its results folder
@@ -26,9 +26,8 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let path = args.out.clone().unwrap_or_else(|| args.directory.join("report.html"));
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     for note in &folder.notes {
-        eprintln!("weir: {note}");
+        tell(format_args!("weir: {note}"));
     }
-    // A closed pipe is not an error: the page is written.
-    let _ = writeln!(std::io::stdout(), "{}", path.display());
+    say(path.display())?;
     Ok(0)
 }

@@ -3,6 +3,7 @@
 #[cfg(feature = "parquet")]
 use crate::commands::export;
 use crate::commands::scenario_file::{self, Changes};
+use crate::output::{self, print, say};
 use crate::registry;
 use crate::run::campaign::{Campaign, planned_time};
 use crate::run::needs;
@@ -11,7 +12,7 @@ use crate::run::resume;
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::judge;
@@ -70,10 +71,10 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     needs::probe(needed(&plan))?;
     let (program, key) = (program()?, random_hex(32)?);
     let folder = args.out.join(&plan.name).join(run_id()?);
-    let writer = Writer::create(&folder)?;
     if !args.json {
-        announce(&plan, total);
+        announce(&plan, total)?;
     }
+    let writer = Writer::create(&folder)?;
     let campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
     carry_out(args, &plan, campaign, total, &folder)
 }
@@ -104,13 +105,13 @@ fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> 
     let (program, key) = (program()?, random_hex(32)?);
     if !args.json {
         let all = plan.configurations.len() * plan.trials as usize;
-        println!("{}: {}", plan.name, plan.about);
-        println!(
+        say(format_args!("{}: {}", plan.name, plan.about))?;
+        say(format_args!(
             "resumed: {} of {all} trials are there, about {:.0} s of running to go; seed {}",
             interrupted.finished.len(),
             total.as_secs_f64().ceil(),
             plan.seed
-        );
+        ))?;
     }
     let campaign = Campaign::resume(&plan, registry::workloads(), program, key, interrupted)?;
     carry_out(args, &plan, campaign, total, directory)
@@ -125,19 +126,20 @@ fn program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-fn announce(plan: &Plan, total: Duration) {
+fn announce(plan: &Plan, total: Duration) -> anyhow::Result<()> {
     let steps = plan.configurations.first().map_or(0, |configuration| configuration.steps.len());
     let count = plan.configurations.len();
     let configurations = if count == 1 { String::new() } else { format!("{count} configurations × ") };
-    println!("{}: {}", plan.name, plan.about);
-    println!(
+    say(format_args!("{}: {}", plan.name, plan.about))?;
+    say(format_args!(
         "plan: {configurations}{steps} step{} × {} trial{}, about {:.0} s of running; seed {}",
         if steps == 1 { "" } else { "s" },
         plan.trials,
         if plan.trials == 1 { "" } else { "s" },
         total.as_secs_f64().ceil(),
         plan.seed
-    );
+    ))?;
+    Ok(())
 }
 
 fn carry_out(
@@ -197,9 +199,9 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
     let read = Folder::read(folder)?;
     campaign.writer().rendering("report.html", &weir_report::html(&read))?;
     if args.json {
-        print!("{}", weir_report::json(&summary));
+        print(&weir_report::json(&summary))?;
     } else {
-        print!("{}", weir_report::terminal(&summary, shown()));
+        print(&weir_report::terminal(&summary, shown()))?;
     }
     Ok(match verdict {
         Verdict::Pass => 0,
@@ -222,7 +224,7 @@ fn random_hex(bytes: usize) -> anyhow::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Colour only where a person looks; tables are made for 80 columns.
+/// Tables are made for 80 columns.
 fn shown() -> Style {
-    Style { color: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(), width: 80 }
+    Style { color: output::is_colored(), width: 80 }
 }

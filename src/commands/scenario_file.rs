@@ -1,5 +1,6 @@
 //! A scenario file from the command line: what `run` and `check` may change of it, and how it is read.
 
+use crate::output::tell;
 use crate::registry;
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -51,7 +52,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, S
     let file = path.display().to_string();
     let loaded = scenario::load(&text, &file, overrides, &registry::workload_schemas());
     if let Err(errors) = &loaded {
-        eprintln!("{}", errors.render(std::io::stderr().is_terminal()));
+        tell(errors.render(std::io::stderr().is_terminal()));
     }
     Ok(loaded)
 }

@@ -1,5 +1,6 @@
 //! What the user sees while a run goes on: on standard error, and only on a terminal.
 
+use crate::output::tell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::ops::Range;
@@ -98,9 +99,9 @@ impl Progress {
     /// Prints a line above the bar.
     pub fn say(&self, line: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{line}");
+            tell(line);
         } else {
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| tell(line));
         }
     }
 

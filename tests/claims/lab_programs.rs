@@ -132,6 +132,10 @@ fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
     let lab = NamedLab::up("t-exec", CHAIN);
     assert_eq!(lab.exec("cern-0", &["sh", "-c", "exit 7"]).status, 7);
     assert_eq!(lab.exec("cern-0", &["no-such-program"]).status, 127);
+    // Spec: commands.md#signals-1
+    let signals = lab.exec("cern-0", &["grep", "SigIgn", "/proc/self/status"]).stdout;
+    let ignored = u64::from_str_radix(signals.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    assert_eq!(ignored & (1 << 12 | 1 << 24), 0, "SIGPIPE or SIGXFSZ is ignored: {signals}");
     assert_eq!(lab.exec("nowhere-0", &["true"]).status, 2);
     assert_eq!(lab.exec("cern-0", &["sh", "-c", "setsid sleep 1234.5 >/dev/null 2>&1 & exit 0"]).status, 0);
     eventually("the detached sleep runs", Duration::from_secs(5), || {

@@ -20,6 +20,7 @@ mod lab_wires;
 mod matrix;
 mod network_faults;
 mod new;
+mod output;
 mod path;
 mod process_faults;
 mod report_page;

@@ -10,6 +10,7 @@ mod purity;
 mod sizes;
 mod source;
 mod specs;
+mod streams;
 mod unsafety;
 mod words;
 
@@ -125,6 +126,7 @@ const CHECKERS: &[fn(&Tree) -> Vec<Finding>] = &[
     words::check,
     names::check,
     places::check,
+    streams::check,
     coverage::check,
     specs::check,
     decisions::check,

@@ -109,6 +109,7 @@ fn prepare_child(
     user: Option<User>,
 ) -> io::Result<()> {
     check(raw::setsid())?;
+    crate::signal::failed_writes_end_the_program();
     // What our own starter left open must not stay open in a child that may outlive us. Before Linux 5.11 it does.
     raw::close_all_on_exec();
     for fd in inherit {
@@ -496,7 +497,10 @@ pub fn take_short_turns(slice: Duration) -> io::Result<()> {
 
 /// Replaces the calling process by `program`. Returns only if that failed.
 pub fn replace_by(program: &OsStr, arguments: &[OsString]) -> io::Error {
-    Command::new(program).args(arguments).exec()
+    crate::signal::failed_writes_end_the_program();
+    let error = Command::new(program).args(arguments).exec();
+    crate::signal::failed_writes_are_errors();
+    error
 }
 
 /// Lets the calling process, and what it starts, have as many descriptors open as the machine allows it at most. Shells
@@ -546,6 +550,23 @@ mod tests {
         drop(sleeper);
         drop(child);
         assert_eq!((start_ticks(id), start_ticks(sleeper_id)), (None, None));
+    }
+
+    // Spec: commands.md#signals-1
+    #[test]
+    fn failed_writes_are_errors_here_and_signals_again_in_a_child() {
+        // By number, SIGPIPE is the 13th and SIGXFSZ the 25th.
+        const BOTH: u64 = 1 << 12 | 1 << 24;
+        let ignored = |status: &str| {
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+            u64::from_str_radix(mask.trim(), 16).unwrap() & BOTH
+        };
+        crate::signal::failed_writes_are_errors();
+        assert_eq!(ignored(&std::fs::read_to_string("/proc/self/status").unwrap()), BOTH);
+        let mut child = Spawn::new("/bin/cat").argument("/proc/self/status").start().unwrap();
+        let mut said = String::new();
+        child.take_stdout().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(ignored(&said), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Signals that ask the program to end.
+//! Signals that ask the program to end, and those that come instead of an error.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ extern "C" fn count(_signal: libc::c_int) {
     ASKED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// From now on SIGINT and SIGTERM are counted instead of ending the process, and a closed pipe is an error of the write.
+/// From now on SIGINT and SIGTERM are counted instead of ending the process.
 pub fn count_interrupts() {
     // Safety: the handler only increments an atomic, which is async-signal-safe; the action is fully initialised.
     unsafe {
@@ -33,30 +33,35 @@ pub fn ignore_interrupt() {
     }
 }
 
-/// While it lives, writing to a connection that the other end has closed is an error of the call and does not end the program, however
-/// it is written (writev(2) and sendfile(2) know no `MSG_NOSIGNAL`).
-pub struct BrokenPipesAreErrors(());
-
-impl BrokenPipesAreErrors {
-    pub fn begin() -> BrokenPipesAreErrors {
-        // Safety: ignoring a signal has no handler and no shared state.
-        unsafe {
-            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        }
-        BrokenPipesAreErrors(())
-    }
+/// From now on a write that the other end, or the limit of file sizes (`ulimit -f`), does not take is an error of the call and
+/// does not end the program, however it is written (writev(2) and sendfile(2) know no `MSG_NOSIGNAL`). For the whole program
+/// and once: what is switched on and off is off in some other thread's write.
+pub fn failed_writes_are_errors() {
+    set(&[libc::SIGPIPE, libc::SIGXFSZ], libc::SIG_IGN);
 }
 
-impl Drop for BrokenPipesAreErrors {
-    fn drop(&mut self) {
-        default_broken_pipe();
-    }
+/// Takes that back: another program expects to be started with these signals as they are by default.
+pub fn failed_writes_end_the_program() {
+    set(&[libc::SIGPIPE, libc::SIGXFSZ], libc::SIG_DFL);
 }
 
-/// A closed pipe on standard output ends the program quietly, as for any filter in a shell.
-pub fn default_broken_pipe() {
-    // Safety: restores the default action, no handler involved.
+/// Ends the program as any filter in a shell ends whose reader has gone.
+pub fn end_by_broken_pipe() -> ! {
+    /// Where a starter left the signal blocked: what a shell says of one that died of it.
+    const STATUS: i32 = 128 + libc::SIGPIPE;
+    set(&[libc::SIGPIPE], libc::SIG_DFL);
+    // Safety: takes a number; the default action ends the process.
     unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::raise(libc::SIGPIPE);
+    }
+    std::process::exit(STATUS)
+}
+
+fn set(signals: &[libc::c_int], action: libc::sighandler_t) {
+    for signal in signals {
+        // Safety: both actions are the kernel's own, no handler is involved. Async-signal-safe, so also between fork and exec.
+        unsafe {
+            libc::signal(*signal, action);
+        }
     }
 }

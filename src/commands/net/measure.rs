@@ -1,7 +1,8 @@
 //! Measures one point after the other, tells how far each is, and prints what came of them.
 
 use super::flags::Flags;
-use super::{Common, Protocol, key, resolve, say};
+use super::{Common, Protocol, key, resolve};
+use crate::output::{say, tell};
 use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -97,19 +98,19 @@ impl Measuring {
         let mut last = Progress { elapsed: Duration::ZERO, count: 0 };
         // Of what lasts for hours nobody wants a line a second.
         let seconds_between = if workload == "watch" { 10 } else { 1 };
-        let mut tell = |progress: Progress| {
+        let mut watch = |progress: Progress| {
             if progress.elapsed.as_secs() < last.elapsed.as_secs() + seconds_between {
                 return;
             }
             if live {
-                eprintln!("{}", progress_line(&id, workload, last, progress));
+                tell(progress_line(&id, workload, last, progress));
             }
             last = progress;
         };
         let interrupts = &weir_sys::signal::interrupts;
         let mut measurement = match &self.asking {
-            Asking::Weir(client) => client.measure_keeping(job, values, interrupts, &mut tell, keep)?,
-            Asking::Iperf3(client) => client.measure(job, values, interrupts, &mut tell)?,
+            Asking::Weir(client) => client.measure_keeping(job, values, interrupts, &mut watch, keep)?,
+            Asking::Iperf3(client) => client.measure(job, values, interrupts, &mut watch)?,
         };
         measurement.warnings.append(&mut self.remarks);
         self.points.push(Point { parameters: swept, measurement });
@@ -130,13 +131,13 @@ impl Measuring {
     }
 
     /// Prints the table or the document of what is kept in `results`, and gives the exit status.
-    pub fn finish_in(self, results: Option<&Path>) -> i32 {
+    pub fn finish_in(self, results: Option<&Path>) -> anyhow::Result<i32> {
         let summary = self.summary(results);
         self.print(summary, None)
     }
 
     /// Prints the table or the document, with what was judged of the points, and gives the exit status.
-    pub fn finish(self, judged: Option<CriterionResult>) -> i32 {
+    pub fn finish(self, judged: Option<CriterionResult>) -> anyhow::Result<i32> {
         let mut summary = self.summary(None);
         let why = judged.as_ref().map(|judged| judged.why.clone());
         if let Some(judged) = judged {
@@ -148,17 +149,17 @@ impl Measuring {
         self.print(summary, why)
     }
 
-    fn print(self, summary: Summary, why: Option<String>) -> i32 {
+    fn print(self, summary: Summary, why: Option<String>) -> anyhow::Result<i32> {
         let definitions = definitions(self.workload);
         if self.json {
-            say(&weir_report::json(&summary));
+            say(weir_report::json(&summary))?;
         } else {
-            say(table(self.workload, definitions, &self.points).trim_end());
+            say(table(self.workload, definitions, &self.points).trim_end())?;
             if let Some(why) = why {
-                say(&format!("\n{why}"));
+                say(format_args!("\n{why}"))?;
             }
         }
-        if summary.verdict == Verdict::Pass { 0 } else { 3 }
+        Ok(if summary.verdict == Verdict::Pass { 0 } else { 3 })
     }
 }
 
@@ -181,7 +182,7 @@ pub fn sweep(
             break;
         }
     }
-    Ok(measuring.finish(None))
+    measuring.finish(None)
 }
 
 /// What the workload measures.

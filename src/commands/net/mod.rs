@@ -6,7 +6,7 @@ mod search;
 mod serve;
 mod watch;
 
-use super::address::{key, resolve, say};
+use super::address::{key, resolve};
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
 use flags::{Flag, Flags};

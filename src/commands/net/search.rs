@@ -112,8 +112,8 @@ fn the_rest(flags: &Flags, sought: &str) -> anyhow::Result<Values> {
 
 fn finish(measuring: Measuring, judged: Result<CriterionResult, Ended>) -> anyhow::Result<i32> {
     match judged {
-        Ok(judged) => Ok(measuring.finish(Some(judged))),
-        Err(Ended::Point) => Ok(measuring.finish(None)),
+        Ok(judged) => measuring.finish(Some(judged)),
+        Err(Ended::Point) => measuring.finish(None),
         Err(Ended::Error(error)) => Err(error),
     }
 }

@@ -1,6 +1,7 @@
 //! `weir net serve`: waits for measurements, of weir's own clients or of iperf3's.
 
-use super::{Protocol, key, resolve, say};
+use super::{Protocol, key, resolve};
+use crate::output::{self, say, tell};
 use anyhow::bail;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -54,8 +55,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<i32> {
     weir_sys::signal::count_interrupts();
     let with_key = if key.is_some() { "with a key" } else { "without a key" };
     let server = Server::listen(address, key, ServerLimits::default())?;
-    tell_listening(args.json, server.address()?, with_key);
-    server.serve(&weir_sys::signal::interrupts, tell_session(args.json))?;
+    tell_listening(args.json, server.address()?, with_key)?;
+    server.serve(&asked_to_end, tell_session(args.json))?;
     Ok(0)
 }
 
@@ -73,26 +74,33 @@ fn serve_iperf3(args: &ServeArgs, address: SocketAddr) -> anyhow::Result<i32> {
     }
     weir_sys::signal::count_interrupts();
     let server = iperf3::Server::listen(address)?;
-    tell_listening(args.json, server.address()?, "for iperf3 clients");
-    server.serve(&weir_sys::signal::interrupts, tell_session(args.json))?;
+    tell_listening(args.json, server.address()?, "for iperf3 clients")?;
+    server.serve(&asked_to_end, tell_session(args.json))?;
     Ok(0)
 }
 
-fn tell_listening(json: bool, address: SocketAddr, how: &str) {
+/// How often it was; a server whose sessions nobody can hear of any more is.
+fn asked_to_end() -> u32 {
+    weir_sys::signal::interrupts().max(u32::from(output::has_failed()))
+}
+
+fn tell_listening(json: bool, address: SocketAddr, how: &str) -> anyhow::Result<()> {
     if json {
-        say(&serde_json::json!({"event": "listening", "address": address.to_string()}).to_string());
+        say(serde_json::json!({"event": "listening", "address": address.to_string()}))?;
     } else {
-        eprintln!("weir: listening at {address} {how}; Ctrl-C ends it");
+        tell(format_args!("weir: listening at {address} {how}; Ctrl-C ends it"));
     }
+    Ok(())
 }
 
 /// What hears a line for each session.
 fn tell_session(json: bool) -> impl Fn(String) + Send + Sync + 'static {
     move |text| {
         if json {
-            say(&serde_json::json!({"event": "session", "text": text}).to_string());
+            // One that fails ends the server: see `asked_to_end`.
+            let _ = say(serde_json::json!({"event": "session", "text": text}));
         } else {
-            eprintln!("weir: {text}");
+            tell(format_args!("weir: {text}"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::flags::Flags;
 use super::{Common, common, measure};
+use crate::output::tell;
 use anyhow::bail;
 use std::path::{Path, PathBuf};
 use weir_core::chunk::{Chunk, ChunkRecord};
@@ -85,7 +86,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<i32> {
     let mut measuring = measure::Measuring::begin(&args.common, STEP)?;
     let Some(directory) = &args.out else {
         measuring.point(&values, Vec::new(), &Job::Watch(plan))?;
-        return Ok(measuring.finish(None));
+        return measuring.finish(None);
     };
     let is_new = !directory.exists();
     let mut kept = Kept::create(directory, &args.common.host, &values)?;
@@ -102,9 +103,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<i32> {
     };
     kept.finish(&measurement, measuring.summary(Some(directory)))?;
     if !args.common.json {
-        eprintln!("weir: report: {}", directory.join("report.html").display());
+        tell(format_args!("weir: report: {}", directory.join("report.html").display()));
     }
-    Ok(measuring.finish_in(Some(directory)))
+    measuring.finish_in(Some(directory))
 }
 
 /// The folder of a watch.
