@@ -12,8 +12,8 @@ use weir_seams::sink::Tables;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  weir export results/quickstart/20260101T120000Z-4f2a --csv
-  weir export results/quickstart/20260101T120000Z-4f2a --csv --out tables
+  weir export results/quickstart/2026-01-01T12-00-00Z-4f2a --csv
+  weir export results/quickstart/2026-01-01T12-00-00Z-4f2a --csv --out tables
   duckdb -c \"select metric, avg(value) from 'tables/trials.csv' where valid group by 1\"
 
 Writes trials.csv, samples.csv, of a run that finished points.csv, and of a run that watched a path chunks.csv, its

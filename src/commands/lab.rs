@@ -142,7 +142,10 @@ fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topolog
         bail!("{file} names real hosts; a lab is built of [lab]");
     }
     if plan.configurations.iter().any(|other| other.topology != first.topology) {
-        tell(format_args!("weir: note: {file} varies its lab; this is the one of {:?}. --set changes it", first.id));
+        tell(format_args!(
+            "weir: note: {file} varies its lab; this is the one of {:?}. --set changes it",
+            first.id
+        ));
     }
     Ok(Ok(first.topology.clone()))
 }
@@ -180,7 +183,13 @@ fn list(args: &List) -> anyhow::Result<i32> {
         return Ok(0);
     }
     for lab in &labs {
-        say(format_args!("{:<24} {:<9} {:>4} hosts  {}", lab.name, state_word(lab), lab.hosts.len(), lab.file))?;
+        say(format_args!(
+            "{:<24} {:<9} {:>4} hosts  {}",
+            lab.name,
+            state_word(lab),
+            lab.hosts.len(),
+            lab.file
+        ))?;
     }
     Ok(0)
 }

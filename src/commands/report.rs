@@ -8,8 +8,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  weir report results/quickstart/20260101T120000Z-4f2a
-  weir report results/quickstart/20260101T120000Z-4f2a --out quickstart.html")]
+  weir report results/quickstart/2026-01-01T12-00-00Z-4f2a
+  weir report results/quickstart/2026-01-01T12-00-00Z-4f2a --out quickstart.html")]
 pub struct Args {
     /// Results folder of a run: results/NAME/TIME
     #[arg(value_name = "DIR")]

@@ -1,6 +1,7 @@
 //! The coordinator's view of its agents: two threads each, one that speaks and one that listens, and one queue of events.
 
 use crate::clock::{ClockMap, Exchange, Exchanges};
+use crate::launcher::words::quoted;
 use crate::message::{
     self, CLOCK_EVERY, FROM_AGENT_BYTES_MAX, FromAgent, HostReport, PROTOCOL, SILENCE_MAX, ToAgent,
 };
@@ -26,6 +27,8 @@ const CLOCK_BURST: u32 = 16;
 const CLOCK_BURST_MAX: Duration = Duration::from_secs(1);
 /// What a lost agent's process may take to say why.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(300);
+/// What is kept of how an agent's stream began.
+const BEGINNING_BYTES_MAX: usize = 512;
 
 /// What an agent said, or that it will say no more.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub struct Fleet {
     clocks: BTreeMap<String, Option<Exchanges>>,
     events: Receiver<Heard>,
     events_in: Sender<Heard>,
+    /// Of every host whose agent is gone, why.
+    losses: BTreeMap<String, String>,
     /// What came while clocks were asked.
     held: VecDeque<(String, Event)>,
     generation: u64,
@@ -98,6 +103,7 @@ impl Default for Fleet {
             clocks: BTreeMap::new(),
             events,
             events_in,
+            losses: BTreeMap::new(),
             held: VecDeque::new(),
             generation: 0,
         }
@@ -138,8 +144,9 @@ impl Fleet {
         while !waiting.is_empty() {
             let Some((host, event)) = self.next(deadline) else {
                 for host in waiting {
-                    self.kill(&host);
-                    failed.push(LaunchError { host, text: format!("no hello within {} s", limit.as_secs()) });
+                    let words = self.end(&host, Duration::ZERO);
+                    let text = format!("no hello within {} s{words}", limit.as_secs());
+                    failed.push(LaunchError { host, text });
                 }
                 break;
             };
@@ -156,6 +163,9 @@ impl Fleet {
                 self.kill(&host);
                 failed.push(LaunchError { host, text });
             }
+        }
+        for error in &failed {
+            self.losses.insert(error.host.clone(), error.to_string());
         }
         failed
     }
@@ -189,6 +199,7 @@ impl Fleet {
             burst_left: 0,
         };
         self.clocks.insert(host.to_owned(), (!shares_clock).then(Exchanges::default));
+        self.losses.remove(host);
         self.agents.insert(host.to_owned(), agent);
     }
 
@@ -208,10 +219,10 @@ impl Fleet {
                 return None;
             }
             if let Some(host) = self.silent() {
-                let words = self.end(&host);
+                let words = self.end(&host, LAST_WORDS_MAX);
                 let reason =
                     format!("the agent was silent for {} s and was killed{words}", SILENCE_MAX.as_secs());
-                return Some((host.clone(), Event::Lost(AgentLost { host, reason, ordered: false })));
+                return Some(self.lost(host, reason, false));
             }
             let now = monotonic();
             let pause = deadline.since(now).min(Duration::from_millis(200));
@@ -241,8 +252,8 @@ impl Fleet {
                         }
                         Err(reason) => {
                             let ordered = agent.ended;
-                            let reason = format!("{reason}{}", self.end(&host));
-                            return Some((host.clone(), Event::Lost(AgentLost { host, reason, ordered })));
+                            let reason = format!("{reason}{}", self.end(&host, LAST_WORDS_MAX));
+                            return Some(self.lost(host, reason, ordered));
                         }
                     }
                 }
@@ -255,6 +266,16 @@ impl Fleet {
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
+    }
+
+    fn lost(&mut self, host: String, reason: String, ordered: bool) -> (String, Event) {
+        self.losses.insert(host.clone(), format!("its agent was lost: {reason}"));
+        (host.clone(), Event::Lost(AgentLost { host, reason, ordered }))
+    }
+
+    /// Why a host has no agent, if it once had one or should have.
+    pub fn why_gone(&self, host: &str) -> Option<&str> {
+        self.losses.get(host).map(String::as_str)
     }
 
     /// Asks every host that has a clock of its own what it says, often enough to know; a second at most.
@@ -351,10 +372,16 @@ impl Fleet {
         }
     }
 
-    /// Takes an agent off; what its process has to say about it, after a colon.
-    fn end(&mut self, host: &str) -> String {
+    /// Kills the agent of a host, for a reason that is kept.
+    pub fn give_up(&mut self, host: &str, why: &str) {
+        self.kill(host);
+        self.losses.insert(host.to_owned(), format!("its agent was given up: {why}"));
+    }
+
+    /// Takes an agent off; what its process, which may take `limit` to end, has to say about it, after a colon.
+    fn end(&mut self, host: &str, limit: Duration) -> String {
         let Some(mut agent) = self.agents.remove(host) else { return String::new() };
-        agent.process.wait(LAST_WORDS_MAX);
+        agent.process.wait(limit);
         let words = agent.process.last_words();
         agent.process.kill();
         words.map_or_else(String::new, |words| format!(": {words}"))
@@ -424,17 +451,39 @@ fn listen(
     heard_ns: &AtomicU64,
     events: &Sender<Heard>,
 ) {
-    let mut output = BufReader::with_capacity(1 << 16, output);
+    let mut output = BufReader::with_capacity(1 << 16, Beginning { output, first: Vec::new() });
+    let mut greeted = false;
     loop {
         let said = match read_frame::<FromAgent>(&mut output, FROM_AGENT_BYTES_MAX) {
             Ok(Some(message)) => Ok(message),
             Ok(None) => Err("the agent ended".to_owned()),
-            Err(error) => Err(format!("the agent sent what is no message: {error}")),
+            Err(error) => {
+                let printed = String::from_utf8_lossy(&output.get_ref().first);
+                let quote = quoted(&printed).filter(|_| !greeted);
+                let quote = quote.map_or_else(String::new, |quote| format!("; it printed: {quote}"));
+                Err(format!("the agent sent what is no message: {error}{quote}"))
+            }
         };
+        greeted |= said.is_ok();
         let (at, last) = (monotonic(), said.is_err());
         heard_ns.store(at.as_ns(), Ordering::Relaxed);
         if events.send(Heard { host: host.clone(), generation, at, said }).is_err() || last {
             return;
         }
+    }
+}
+
+/// Remembers how a stream began: a program that is no agent says there what it is.
+struct Beginning {
+    output: Box<dyn Read + Send>,
+    first: Vec<u8>,
+}
+
+impl Read for Beginning {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.output.read(buffer)?;
+        let room = BEGINNING_BYTES_MAX.saturating_sub(self.first.len());
+        self.first.extend_from_slice(&buffer[..count.min(room)]);
+        Ok(count)
     }
 }

@@ -248,8 +248,12 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
                 shared.say(&FromAgent::Finished { task, outcome: Box::new(outcome) });
             }
             Ok(Err(error)) => shared.failed(task, error),
-            Err(_) => shared
-                .failed(task, WorkloadError::stop("the workload panicked: a bug in weir; please report it")),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+                let text = format!("the workload panicked: {text}: a bug in weir; please report it");
+                shared.failed(task, WorkloadError::stop(text));
+            }
         }
     });
 }

@@ -313,7 +313,8 @@ impl Trial<'_> {
         }
         step.phase = Phase::Preparing { stage, pending, deadline: monotonic() + PREPARE_MAX };
         if let Some(host) = missing {
-            self.fail(steps, index, format!("host {host}: its agent was lost earlier in this trial"));
+            let why = self.fleet.why_gone(&host).unwrap_or("it has no agent").to_owned();
+            self.fail(steps, index, format!("host {host}: {why}"));
         }
     }
 
@@ -507,7 +508,7 @@ impl Trial<'_> {
             let text = format!("host {names}: step {} {what}", step.job.name);
             // Its threads may be stuck in the kernel; only a fresh agent is known to be clean.
             for host in &hosts {
-                self.fleet.kill(host);
+                self.fleet.give_up(host, &text);
             }
             self.fail(steps, index, text);
         }

@@ -2,6 +2,7 @@
 
 use crate::fleet::{Event, Fleet};
 use crate::job::{Interrupt, Observer, StepJob, StepResult};
+use crate::launcher::LocalLauncher;
 use crate::message::{FromAgent, HostReport, PROTOCOL, ToAgent};
 use crate::serve::{Host, serve};
 use crate::step::run_trial;
@@ -189,6 +190,11 @@ fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<Ste
     let mut fleet = Fleet::default();
     let hosts = ["a-0".to_owned(), "b-0".to_owned()];
     assert!(fleet.launch(&Threads, &hosts, Duration::from_secs(5)).is_empty());
+    run_on(&mut fleet, names, groups, observer)
+}
+
+/// The same between hosts `a-0` and `b-0` of a fleet that is there.
+fn run_on(fleet: &mut Fleet, names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<StepResult> {
     let (values, any_port) = (Values::default(), BTreeMap::new());
     let peer = |host: &str| Peer {
         host: host.to_owned(),
@@ -213,7 +219,7 @@ fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<Ste
             samplers: Vec::new(),
         })
         .collect();
-    run_trial(&mut fleet, &jobs, "00", 1, observer)
+    run_trial(fleet, &jobs, "00", 1, observer)
 }
 
 #[test]
@@ -279,6 +285,70 @@ fn an_agent_of_another_version_garbage_and_silence_are_refused_with_the_reason()
     assert!(launch_alone("old").text.contains("weir is 0.0.0 there"), "{}", launch_alone("old"));
     assert!(launch_alone("garbage").text.contains("no message"), "{}", launch_alone("garbage"));
     assert!(launch_alone("silent").text.contains("no hello"), "{}", launch_alone("silent"));
+}
+
+// Spec: agent-protocol.md#lost-1
+#[test]
+fn an_agent_lost_between_its_greeting_and_its_first_step_fails_it_with_its_last_words() {
+    const WORDS: &str = "it was killed by signal 9; it said: out of memory";
+    struct Dead;
+    impl Process for Dead {
+        fn id(&self) -> u32 {
+            std::process::id()
+        }
+        fn kill(&mut self) {}
+        fn wait(&mut self, _limit: Duration) -> bool {
+            true
+        }
+        fn last_words(&mut self) -> Option<String> {
+            Some(WORDS.to_owned())
+        }
+    }
+    struct Dies;
+    impl Launcher for Dies {
+        fn launch(&self, host: &str) -> Result<Launched, LaunchError> {
+            if host != "a-0" {
+                return Threads.launch(host);
+            }
+            let (orders, input) = pipe().unwrap();
+            let (output, mut answers) = pipe().unwrap();
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            write_frame(&mut answers, &hello(version, weir_core::record::SUMMARY_SCHEMA.to_owned())).unwrap();
+            drop((orders, answers));
+            Ok(Launched { input: Box::new(input), output: Box::new(output), process: Box::new(Dead) })
+        }
+        // Clocks are read before the first step, and the end is heard then.
+        fn shares_clock(&self, _host: &str) -> bool {
+            false
+        }
+    }
+    let mut fleet = Fleet::default();
+    let hosts = ["a-0".to_owned(), "b-0".to_owned()];
+    assert!(fleet.launch(&Dies, &hosts, Duration::from_secs(5)).is_empty());
+    let results = run_on(&mut fleet, &["one", "two"], &[0, 1], &mut Quiet::default());
+    for result in results {
+        let failure = result.failure.unwrap();
+        assert_eq!(failure, format!("host a-0: its agent was lost: the agent ended: {WORDS}"));
+    }
+}
+
+// Spec: agent-protocol.md#agent-5
+#[test]
+fn a_program_that_is_no_agent_is_shown_by_what_it_said_and_how_it_ended() {
+    let refused = |script: &str| {
+        let arguments = vec!["-c".to_owned(), script.to_owned()];
+        let launcher = LocalLauncher { program: "/bin/sh".into(), arguments };
+        let mut fleet = Fleet::default();
+        fleet.launch(&launcher, &["a-0".to_owned()], Duration::from_secs(5)).remove(0).text
+    };
+    assert_eq!(refused("exit 0"), "the agent ended: it exited with status 0");
+    assert_eq!(
+        refused("printf 'no \\033[1mroom\n' >&2; exit 4"),
+        "the agent ended: it exited with status 4; it said: no [1mroom"
+    );
+    assert_eq!(refused("kill -9 $$"), "the agent ended: it was killed by signal 9");
+    let text = refused("echo Usage: program FILE");
+    assert!(text.contains("no message") && text.contains("it printed: Usage: program FILE"), "{text}");
 }
 
 // Spec: agent-protocol.md#agent-4

@@ -5,6 +5,7 @@ pub mod lab;
 pub mod local;
 pub mod ssh;
 mod ssh_words;
+pub(crate) mod words;
 
 pub use lab::LabLauncher;
 pub use local::LocalLauncher;

@@ -6,12 +6,13 @@
 
 use super::image::Image;
 use super::ssh_words;
+use super::words::{self, Words, quoted};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{ChildStderr, ChildStdin, ChildStdout};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 use weir_core::Instant;
@@ -29,12 +30,13 @@ pub const LOGIN_MAX: Duration = Duration::from_secs(30);
 const COPY_STALL_MAX: Duration = Duration::from_secs(20);
 /// What a login's own start-up files may print before our script speaks.
 const NOISE_BYTES_MAX: usize = 64 * 1024;
-/// The last of what the client and the far side said on standard error.
-const WORDS_BYTES_MAX: usize = 8 * 1024;
 /// A write of so many bytes to a pipe that polls as writable does not block (`PIPE_BUF`).
 const PIECE_BYTES: usize = 4096;
-/// Begins each line of our script, so that it is told from whatever else a login prints.
+/// Begins what our script says, so that it is told from whatever else a login prints, on a line of its own or before it on
+/// the same one.
 const MARK: &str = "weir-launch ";
+/// The same as the script spells it: a login that echoes its orders must not be taken for the script.
+const MARK_SPELT: &str = "weir-\"\"launch ";
 
 /// Options that hold whatever the user's configuration says. All are ours: nothing of a scenario is among them.
 const OPTIONS: &[&str] = &[
@@ -128,7 +130,7 @@ enum Agent<'a> {
 /// What the far side's shell is told: one line, and no quote of any kind that the login shell could read otherwise.
 fn script(agent: Agent<'_>) -> String {
     let lines = match agent {
-        Agent::There(path) => format!("echo {MARK}start; exec {path} agent"),
+        Agent::There(path) => format!("echo {MARK_SPELT}start; exec {path} agent"),
         Agent::Copied(image) => {
             let (name, size, sum) = (&image.name, image.bytes.len(), image.sum);
             // Copies that nothing has used for 30 days go when another one comes.
@@ -136,11 +138,11 @@ fn script(agent: Agent<'_>) -> String {
                 "umask 077; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/weir; f=$d/{name}; t=$d/.{name}.$$; \
                  same() {{ [ -f \"$1\" ] && [ \"$(cksum <\"$1\")\" = \"{sum} {size}\" ]; }}; \
                  if same \"$f\"; then touch \"$f\"; else \
-                 echo {MARK}need \"$(uname -s)\" \"$(uname -m)\"; \
+                 echo {MARK_SPELT}need \"$(uname -s)\" \"$(uname -m)\"; \
                  mkdir -p \"$d\" && head -c {size} >\"$t\" && same \"$t\" && chmod 700 \"$t\" && mv -f \"$t\" \"$f\" || \
-                 {{ rm -f \"$t\"; echo {MARK}failed; exit 3; }}; \
+                 {{ rm -f \"$t\"; echo {MARK_SPELT}failed; exit 3; }}; \
                  find \"$d\" -name \"weir-agent-*\" -mtime +30 -exec rm -f {{}} +; fi; \
-                 echo {MARK}start; exec \"$f\" agent"
+                 echo {MARK_SPELT}start; exec \"$f\" agent"
             )
         }
     };
@@ -179,9 +181,8 @@ impl Launcher for SshLauncher {
         let (Some(input), Some(output), Some(errors)) = streams else {
             return Err(refuse("the client's standard streams are not pipes".to_owned()));
         };
-        let mut process = Ssh { child, words: Arc::default(), host: real.clone() };
-        process.collect_words(errors);
-        let mut login = Login { input, output, line: Vec::new(), noise_bytes: 0 };
+        let mut process = Ssh { child, words: Words::collect(errors), host: real.clone() };
+        let mut login = Login { input, output, printed: Vec::new(), line_from: 0 };
         let until = monotonic() + self.login_max;
         match login.become_agent(image.as_deref(), until, self.login_max) {
             Ok(()) => Ok(Launched {
@@ -189,7 +190,7 @@ impl Launcher for SshLauncher {
                 output: Box::new(login.output),
                 process: Box::new(process),
             }),
-            Err(stop) => Err(refuse(process.why(stop))),
+            Err(stop) => Err(refuse(process.why(stop, &login.printed))),
         }
     }
 
@@ -209,8 +210,10 @@ enum Stop {
 struct Login {
     input: ChildStdin,
     output: ChildStdout,
-    line: Vec<u8>,
-    noise_bytes: usize,
+    /// All that came, so that what a login prints can be shown when nothing comes of it.
+    printed: Vec<u8>,
+    /// Where in it the line under way begins.
+    line_from: usize,
 }
 
 impl Login {
@@ -228,7 +231,8 @@ impl Login {
                     )
                 }));
             };
-            let Some(said) = line.strip_prefix(MARK) else { continue };
+            // Whatever a login printed without ending the line stands before it.
+            let Some((_, said)) = line.rsplit_once(MARK) else { continue };
             match (said.split_once(' ').unwrap_or((said, "")), image) {
                 (("start", _), _) => return Ok(()),
                 (("need", machine), Some(image)) if !copied => {
@@ -266,18 +270,18 @@ impl Login {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 _ => return Err(Stop::Ended),
             }
-            self.noise_bytes += 1;
-            if self.noise_bytes > NOISE_BYTES_MAX {
+            self.printed.push(byte[0]);
+            if self.printed.len() > NOISE_BYTES_MAX {
                 return Err(Stop::Said(format!(
                     "the login prints more than {NOISE_BYTES_MAX} bytes before it does what it is told; its start-up \
                      files should be silent when nobody looks"
                 )));
             }
             if byte[0] == b'\n' {
-                let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).trim_end().to_owned();
+                let line = String::from_utf8_lossy(&self.printed[self.line_from..]).trim_end().to_owned();
+                self.line_from = self.printed.len();
                 return Ok(Some(line));
             }
-            self.line.push(byte[0]);
         }
     }
 
@@ -304,47 +308,30 @@ impl Login {
 /// A client, and behind it an agent.
 struct Ssh {
     child: Child,
-    /// The last of its standard error, which the far side's comes through too.
-    words: Arc<Mutex<Vec<u8>>>,
+    /// Its standard error, which the far side's comes through too.
+    words: Words,
     host: RealHost,
 }
 
 impl Ssh {
-    fn collect_words(&self, mut errors: ChildStderr) {
-        let words = Arc::clone(&self.words);
-        thread::spawn(move || {
-            let mut some = [0; 1024];
-            while let Ok(count) = errors.read(&mut some) {
-                if count == 0 {
-                    return;
-                }
-                let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-                words.extend_from_slice(&some[..count]);
-                let surplus = words.len().saturating_sub(WORDS_BYTES_MAX);
-                words.drain(..surplus);
-            }
-        });
-    }
-
-    fn said(&self) -> String {
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&words).into_owned()
-    }
-
     /// One message: what happened, and what to do.
-    fn why(&mut self, stop: Stop) -> String {
+    fn why(&mut self, stop: Stop, printed: &[u8]) -> String {
         let status = self.child.wait(Duration::from_millis(500));
         // What was written last may still be on its way from the pipe.
         thread::sleep(Duration::from_millis(20));
         let by_hand = format!("ssh {}{}", port_option(&self.host), login(&self.host));
-        let said = self.said();
-        match stop {
-            Stop::Said(text) => match ssh_words::quoted(&said) {
+        let said = self.words.said();
+        let mut text = match stop {
+            Stop::Said(text) => match quoted(&said) {
                 Some(quote) => format!("{text}\n  it said: {quote}"),
                 None => text,
             },
             Stop::Ended => ssh_words::explain(&said, status, &self.host, &by_hand),
+        };
+        if let Some(quote) = quoted(&String::from_utf8_lossy(printed)) {
+            text.push_str(&format!("\n  it printed: {quote}"));
         }
+        text
     }
 }
 
@@ -364,17 +351,19 @@ impl Process for Ssh {
     }
     fn last_words(&mut self) -> Option<String> {
         let status = self.child.ended();
-        let said = self.said();
-        let advice = ssh_words::agent_advice(&said, status.and_then(|status| status.code()), &self.host);
-        match (ssh_words::quoted(&said), status) {
-            (Some(quote), _) if advice.is_some() => Some(format!("{}\n  it said: {quote}", advice?)),
-            (Some(quote), _) => Some(quote),
+        let said = self.words.said();
+        let code = status.and_then(|status| status.code());
+        if let Some(advice) = ssh_words::agent_advice(&said, code, &self.host)
+            && let Some(quote) = quoted(&said)
+        {
+            return Some(format!("{advice}\n  it said: {quote}"));
+        }
+        match quoted(&said) {
             // 255 is the client's own; anything else was the agent's.
-            (None, Some(status)) => Some(match status.code() {
-                Some(255) => "the ssh connection was closed".to_owned(),
-                _ => format!("its ssh client ended with {}", weir_sys::process::describe(status)),
-            }),
-            (None, None) => None,
+            None if code == Some(255) => {
+                Some("the ssh connection was closed, or a signal killed the agent there".to_owned())
+            }
+            _ => words::last_words(status, &said),
         }
     }
 }
@@ -426,6 +415,48 @@ mod tests {
             let Err(error) = launcher.launch("a-0") else { panic!("it was launched") };
             assert!(!error.text.contains("nonexistent"), "{error}");
         }
+    }
+
+    /// A far side that runs `orders` in a shell instead of ssh, in which the script follows as `$COMMAND`.
+    fn launched_by(orders: &str) -> Result<Launched, LaunchError> {
+        let folder = tempfile::tempdir().unwrap();
+        let client = folder.path().join("client");
+        let text = format!("#!/bin/sh\nfor COMMAND; do :; done\n{orders}\n");
+        std::fs::write(&client, text).unwrap();
+        std::fs::set_permissions(&client, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let host = RealHost { agent: Some("/bin/echo".to_owned()), ..RealHost::new("a-0", "far") };
+        let mut launcher = SshLauncher::new(&[host], "/bin/true".into());
+        launcher.client = client;
+        launcher.login_max = Duration::from_secs(5);
+        launcher.launch("a-0")
+    }
+
+    // Spec: agent-protocol.md#ssh-6
+    #[test]
+    fn a_login_that_prints_without_ending_its_line_or_echoes_its_orders_is_understood() {
+        for noise in [
+            "printf '\\033]0;title\\007'",
+            "printf 'no newline'",
+            "echo \"$COMMAND\"; printf '%s' \"$COMMAND\"",
+            "printf 'weir-launch '",
+            "printf '\\377\\000'",
+        ] {
+            let launched = launched_by(&format!("{noise}; eval \"$COMMAND\""));
+            let mut launched = launched.unwrap_or_else(|error| panic!("{noise}: {error}"));
+            let mut said = String::new();
+            launched.output.read_to_string(&mut said).unwrap();
+            assert_eq!(said, "agent\n", "{noise}");
+        }
+    }
+
+    // Spec: agent-protocol.md#ssh-6
+    #[test]
+    fn what_a_login_printed_is_shown_when_nothing_comes_of_it() {
+        let Err(error) = launched_by("printf 'pick a \\033[1mproject: '; echo no >&2; exit 4") else {
+            panic!("it was launched");
+        };
+        assert!(error.text.contains("the ssh client exited with status 4; ssh said: no"), "{error}");
+        assert!(error.text.ends_with("it printed: pick a [1mproject:"), "{error}");
     }
 
     #[test]

@@ -1,24 +1,8 @@
 //! From what an ssh client complains about to one message that says what to do.
 
+use super::words::quoted;
 use std::process::ExitStatus;
 use weir_core::scenario::RealHost;
-
-/// Lines of a client's complaint that are shown, and characters of each.
-const LINES_MAX: usize = 6;
-const LINE_CHARS_MAX: usize = 300;
-
-/// What was said, fit to be shown: the last lines, on one line, without frames and without anything that steers a terminal.
-/// `None` when nothing was said.
-pub fn quoted(said: &str) -> Option<String> {
-    let lines: Vec<String> = said
-        .lines()
-        .map(|line| line.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect::<String>())
-        .map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()).to_owned())
-        .filter(|line| !line.is_empty())
-        .collect();
-    let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
-    (!shown.is_empty()).then(|| shown.join(" / "))
-}
 
 /// Why a client ended before there was an agent. `by_hand` is the command a person would type.
 pub fn explain(said: &str, status: Option<ExitStatus>, host: &RealHost, by_hand: &str) -> String {
@@ -26,7 +10,7 @@ pub fn explain(said: &str, status: Option<ExitStatus>, host: &RealHost, by_hand:
     let advice = advice(said, status.and_then(|status| status.code()), host, by_hand);
     let ended = status.map_or_else(
         || "the ssh client fell silent".to_owned(),
-        |status| format!("the ssh client ended with {}", weir_sys::process::describe(status)),
+        |status| format!("the ssh client {}", weir_sys::process::describe(status)),
     );
     match (quote, advice) {
         (Some(quote), Some(advice)) => format!("{advice}\n  ssh said: {quote}"),
@@ -42,7 +26,7 @@ fn advice(said: &str, code: Option<i32>, host: &RealHost, by_hand: &str) -> Opti
         return Some(format!(
             "its host key is not the one known here: another machine may be answering. If it was installed anew, remove the \
              old key (ssh-keygen -R {}) and log in once by hand: {by_hand}",
-            host.address
+            known_as(host)
         ));
     }
     if has("Host key verification failed") || has("host key is known") {
@@ -70,6 +54,14 @@ fn advice(said: &str, code: Option<i32>, host: &RealHost, by_hand: &str) -> Opti
         ));
     }
     agent_advice(said, code, host)
+}
+
+/// The name under which a client keeps a host's key: another port than ssh's own belongs to it.
+fn known_as(host: &RealHost) -> String {
+    match host.port {
+        Some(port) if port != 22 => format!("'[{}]:{port}'", host.address),
+        _ => host.address.clone(),
+    }
 }
 
 /// What to do about an agent that a login could not start.
@@ -131,7 +123,20 @@ mod tests {
         }
         let strange = told("kex_exchange: something new", 255, None);
         assert!(strange.contains("something new") && strange.contains("by hand"), "{strange}");
-        assert!(told("", 255, None).contains("said nothing"));
+        assert_eq!(
+            told("", 255, None),
+            "the ssh client exited with status 255 and said nothing; try by hand: ssh me@far true"
+        );
+    }
+
+    #[test]
+    fn a_changed_key_is_removed_under_the_name_it_is_kept_by() {
+        let command = |port| {
+            let host = RealHost { port, ..RealHost::new("a-0", "far") };
+            explain("REMOTE HOST IDENTIFICATION HAS CHANGED!", None, &host, "ssh far")
+        };
+        assert!(command(Some(2200)).contains("(ssh-keygen -R '[far]:2200')"), "{}", command(Some(2200)));
+        assert!(command(Some(22)).contains("(ssh-keygen -R far)"), "{}", command(Some(22)));
     }
 
     #[test]
