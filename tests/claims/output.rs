@@ -2,9 +2,10 @@
 
 use crate::support::{Ran, finish_within, ran, repository, scenario, stream_step, weir};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, pipe};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -151,3 +152,53 @@ fn arguments_that_are_no_text_are_refused_in_words() {
         end(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()));
     assert_eq!(status, 2, "{stderr}");
 }
+
+/// A login that runs what it is told on this machine stands in for ssh; each host's agent is a program that is none.
+// Spec: commands.md#signals-1, agent-protocol.md#agent-5
+#[test]
+fn a_run_on_hosts_whose_agent_is_another_program_ends_with_2_and_what_it_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    program("ssh", "for COMMAND; do :; done; eval \"$COMMAND\"");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let deaf = program("deaf", "exec <&-; echo I read nothing >&2; exit 5");
+    for (agent, said) in [
+        ("/nonexistent/weir", "is no program that can be run there"),
+        ("/bin/true", "the agent ended: it exited with status 0"),
+        ("/bin/cat", "it exited with status 1; it said: "),
+        ("/bin/echo", "it printed: agent"),
+        (&deaf, "it exited with status 5; it said: I read nothing"),
+    ] {
+        let file = folder.path().join("far.toml");
+        let host = |name: &str| format!("[hosts.{name}]\naddress = \"127.0.0.1\"\nagent = \"{agent}\"\n");
+        let text = format!(
+            "[scenario]\nname = \"far\"\nabout = \"agents that are none\"\ntrials = 1\n{}{}{STEP}",
+            host("left-0"),
+            host("right-0")
+        );
+        fs::write(&file, text).unwrap();
+        let mut command = weir();
+        command.current_dir(folder.path()).args(["run", "far.toml"]).env("PATH", &path);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let Ran { status, stderr, .. } = end(&mut command);
+        assert_eq!(status, 2, "{agent}: {stderr}");
+        for name in ["left-0", "right-0"] {
+            let whose = format!("host {name}: the agent could not be started: ");
+            assert!(stderr.contains(&whose) && stderr.contains(said), "{agent}: {stderr}");
+        }
+    }
+}
+
+const STEP: &str = r#"
+[[step]]
+name = "load"
+workload = "stream"
+from = "left-0"
+to = "right-0"
+duration = "5s"
+"#;

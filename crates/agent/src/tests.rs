@@ -323,8 +323,10 @@ fn an_agent_lost_between_its_greeting_and_its_first_step_fails_it_with_its_last_
         }
     }
     let mut fleet = Fleet::default();
-    let hosts = ["a-0".to_owned(), "b-0".to_owned()];
-    assert!(fleet.launch(&Dies, &hosts, Duration::from_secs(5)).is_empty());
+    // One after the other: an agent that ends while others are waited for was not launched.
+    for host in ["b-0", "a-0"] {
+        assert!(fleet.launch(&Dies, &[host.to_owned()], Duration::from_secs(5)).is_empty());
+    }
     let results = run_on(&mut fleet, &["one", "two"], &[0, 1], &mut Quiet::default());
     for result in results {
         let failure = result.failure.unwrap();
