@@ -165,7 +165,7 @@ impl Fleet {
             }
         }
         for error in &failed {
-            self.losses.insert(error.host.clone(), error.to_string());
+            self.losses.insert(error.host.clone(), format!("the agent could not be started: {}", error.text));
         }
         failed
     }
@@ -269,7 +269,7 @@ impl Fleet {
     }
 
     fn lost(&mut self, host: String, reason: String, ordered: bool) -> (String, Event) {
-        self.losses.insert(host.clone(), format!("its agent was lost: {reason}"));
+        self.losses.insert(host.clone(), reason.clone());
         (host.clone(), Event::Lost(AgentLost { host, reason, ordered }))
     }
 
@@ -375,7 +375,7 @@ impl Fleet {
     /// Kills the agent of a host, for a reason that is kept.
     pub fn give_up(&mut self, host: &str, why: &str) {
         self.kill(host);
-        self.losses.insert(host.to_owned(), format!("its agent was given up: {why}"));
+        self.losses.insert(host.to_owned(), format!("its agent was given up ({why})"));
     }
 
     /// Takes an agent off; what its process, which may take `limit` to end, has to say about it, after a colon.

@@ -330,7 +330,7 @@ fn an_agent_lost_between_its_greeting_and_its_first_step_fails_it_with_its_last_
     let results = run_on(&mut fleet, &["one", "two"], &[0, 1], &mut Quiet::default());
     for result in results {
         let failure = result.failure.unwrap();
-        assert_eq!(failure, format!("host a-0: its agent was lost: the agent ended: {WORDS}"));
+        assert_eq!(failure, format!("host a-0: the agent ended: {WORDS}"));
     }
 }
 
