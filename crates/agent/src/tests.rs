@@ -304,10 +304,11 @@ fn an_agent_lost_between_its_greeting_and_its_first_step_fails_it_with_its_last_
             Some(WORDS.to_owned())
         }
     }
+    /// It would have been the first to prepare: nobody hears of its end before its order is due.
     struct Dies;
     impl Launcher for Dies {
         fn launch(&self, host: &str) -> Result<Launched, LaunchError> {
-            if host != "a-0" {
+            if host != "b-0" {
                 return Threads.launch(host);
             }
             let (orders, input) = pipe().unwrap();
@@ -324,13 +325,13 @@ fn an_agent_lost_between_its_greeting_and_its_first_step_fails_it_with_its_last_
     }
     let mut fleet = Fleet::default();
     // One after the other: an agent that ends while others are waited for was not launched.
-    for host in ["b-0", "a-0"] {
+    for host in ["a-0", "b-0"] {
         assert!(fleet.launch(&Dies, &[host.to_owned()], Duration::from_secs(5)).is_empty());
     }
     let results = run_on(&mut fleet, &["one", "two"], &[0, 1], &mut Quiet::default());
     for result in results {
         let failure = result.failure.unwrap();
-        assert_eq!(failure, format!("host a-0: the agent ended: {WORDS}"));
+        assert_eq!(failure, format!("host b-0: the agent ended: {WORDS}"));
     }
 }
 
