@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_mount_point_with_a_blank_in_its_name_is_read_as_it_is() {
-        let text = b"21 42 0:4 net:[4026532280] /run/a\\040b\\134c rw - nsfs nsfs rw\n22 1 0:5 / / rw - ext4 x rw\n";
+        let text =
+            b"21 42 0:4 net:[4026532280] /run/a\\040b\\134c rw - nsfs nsfs rw\n22 1 0:5 / / rw - ext4 x rw\n";
         assert_eq!(mount_points(text), [Path::new("/run/a b\\c"), Path::new("/")]);
     }
 }

@@ -72,10 +72,23 @@ impl RawAddress {
     }
 }
 
-/// Binds the socket. `reuse` lets a listener take a port whose old connections still wait in TIME_WAIT.
-pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddr, reuse: bool) -> io::Result<()> {
-    if reuse {
-        set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+/// Who else may have the port of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    None,
+    /// For a TCP listener: old connections that still wait in TIME_WAIT. The kernel has no two listeners at a port.
+    OldConnections,
+    /// Sockets of the same user that say so too (`SO_REUSEPORT`). Not `SO_REUSEADDR`: for UDP that lets in anybody who sets it.
+    SameUser,
+}
+
+/// Binds the socket.
+pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddr, sharing: Sharing) -> io::Result<()> {
+    match sharing {
+        Sharing::None => {}
+        Sharing::OldConnections => set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?,
+        Sharing::SameUser => set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?,
     }
     let raw = RawAddress::new(address);
     // Safety: pointer and length describe `raw`, which outlives the call.

@@ -35,12 +35,8 @@ pub fn check_folder(path: &Path) -> io::Result<()> {
 
 /// A new file with this mode and content. Errors: something of that name is there.
 pub fn write_new(path: &Path, mode: u32, content: &[u8]) -> io::Result<File> {
-    let mut file = File::options()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
+    let mut file =
+        File::options().write(true).create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW).open(path)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(content)?;
     Ok(file)
@@ -92,14 +88,14 @@ fn open_as(path: &Path, flags: i32) -> io::Result<File> {
     // Without waiting: a FIFO in the file's place must not hang us.
     let flags = flags | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let writing = flags & libc::O_RDWR != 0;
-    File::options().read(true).write(writing).custom_flags(flags & !libc::O_RDWR).open(path).map_err(|error| {
-        match error.raw_os_error() {
+    File::options().read(true).write(writing).custom_flags(flags & !libc::O_RDWR).open(path).map_err(
+        |error| match error.raw_os_error() {
             Some(libc::ELOOP | libc::ENOTDIR | libc::ENXIO) => {
                 doubtful(format!("{} is not what weir made there ({error}); remove it", path.display()))
             }
             _ => error,
-        }
-    })
+        },
+    )
 }
 
 fn open_checked(path: &Path, flags: i32, forbidden: u32) -> io::Result<File> {
@@ -141,10 +137,7 @@ mod tests {
         assert_eq!(read(&path("good"), 4).unwrap(), b"text");
         assert_eq!(read(&path("good"), 3).unwrap_err().kind(), ErrorKind::InvalidData);
         assert_eq!(read(&path("none"), 4).unwrap_err().kind(), ErrorKind::NotFound);
-        assert_eq!(
-            write_new(&path("good"), 0o644, b"").unwrap_err().kind(),
-            ErrorKind::AlreadyExists
-        );
+        assert_eq!(write_new(&path("good"), 0o644, b"").unwrap_err().kind(), ErrorKind::AlreadyExists);
         symlink(path("good"), path("link")).unwrap();
         symlink(folder.path(), path("to-folder")).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());

@@ -4,8 +4,8 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::exit;
-use weir_lab::{LabError, Options};
 use weir_lab::named::{self, Entry, LabName, Place};
+use weir_lab::{LabError, Options};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -1,8 +1,8 @@
 //! `weir lab up`.
 
+use super::LabName;
 use super::down;
 use super::state::{AuxiliaryState, HostState, Lock, Owner, SCHEMA, State};
-use super::LabName;
 use crate::error::LabError;
 use crate::lab::{Lab, Options};
 use std::fmt::Write;
@@ -67,8 +67,8 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
         namespaces: Vec::new(),
     };
     let socket = name.socket();
-    let listener = listen(&socket)
-        .map_err(LabError::state(format!("making the socket {}", socket.display())))?;
+    let listener =
+        listen(&socket).map_err(LabError::state(format!("making the socket {}", socket.display())))?;
     // Nobody else could reach the socket before it had its mode.
     let namespaces = name.namespaces();
     trusted::publish(&name.folder())
@@ -77,8 +77,8 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
     state.write(name)?;
     write_names(name, &state.hosts, topology)?;
     let log = name.folder().join("fabric.log");
-    let log = trusted::write_new(&log, 0o644, b"")
-        .map_err(LabError::state(format!("making {}", log.display())))?;
+    let log =
+        trusted::write_new(&log, 0o644, b"").map_err(LabError::state(format!("making {}", log.display())))?;
     let lab = Lab::start_with(topology, options, ErrorsTo::File(log), Some(listener.as_fd()))?;
     let identities = (0..topology.hosts.len()).map(|index| identity(lab.namespace(index)));
     let identities = identities.collect::<io::Result<Vec<_>>>();
