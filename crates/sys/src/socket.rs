@@ -468,7 +468,7 @@ mod tests {
         for text in ["127.0.0.1:0", "[::1]:0"] {
             let address: SocketAddr = text.parse().unwrap();
             let socket = tcp_socket(&address).unwrap();
-            if let Err(error) = bind(socket.as_fd(), &address, true) {
+            if let Err(error) = bind(socket.as_fd(), &address, Sharing::None) {
                 assert!(address.is_ipv6(), "{error}"); // a machine may have no IPv6
                 continue;
             }

@@ -333,7 +333,7 @@ fn nobody_else_may_change_a_lab_or_reach_its_fabric_whatever_the_umask_and_what_
         return;
     }
     let output = with_run_of_its_own(
-        "$WEIR up a \"$TOPOLOGY\"; find /run ! -type l -perm /022\n\
+        "$WEIR up a \"$TOPOLOGY\"; find /run -mindepth 1 ! -type l -perm /022\n\
          stat -c '%a %n' /run/weir/labs.lock /run/weir/labs/a/fabric.sock\n\
          chmod 666 /run/weir/labs/a/lab.json; $WEIR down a || echo refused\n\
          chmod 644 /run/weir/labs/a/lab.json; $WEIR down a",
