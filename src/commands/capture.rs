@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 use weir_core::units::{Bytes, parse_duration};
 use weir_lab::capture::{Epoch, Request, Stop};
-use weir_lab::named::{self, LabName};
+use weir_lab::named::{self, LabName, Place};
 
 /// How often an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let name = LabName::new(&args.name)?;
+    let name = LabName::new(&Place::chosen()?, &args.name)?;
     let request = request(args)?;
     // Opened first: a file that cannot be written is said before anything starts.
     let mut out = output(args.out.as_deref())?;

@@ -10,8 +10,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use weir_core::scenario::Overrides;
 use weir_core::topology::Topology;
-use weir_lab::Options;
-use weir_lab::named::{self, Entry, LabName, State};
+use weir_lab::named::{self, Entry, LabName, Place, State};
+use weir_lab::{LabError, Options};
 
 /// Use an emulated network with any program.
 #[derive(clap::Args)]
@@ -22,7 +22,10 @@ Examples:
   weir lab exec a right-0 -- iperf3 -s -D
   weir lab capture a link.wan --out wan.pcapng --duration 10s
   weir lab list
-  weir lab down a")]
+  weir lab down a
+
+Labs are kept in /run/weir, or in the folder that the environment variable WEIR_STATE_DIR names; labs of another folder are
+neither listed nor taken down.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -106,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
 }
 
 fn up(args: &Up) -> anyhow::Result<i32> {
-    let name = LabName::new(&args.name)?;
+    let name = LabName::new(&Place::chosen()?, &args.name)?;
     let overrides = Overrides { sets: args.sets.clone(), ..Overrides::default() };
     let topology = match topology(&args.file, &overrides)? {
         Ok(topology) => topology,
@@ -151,7 +154,7 @@ fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topolog
 }
 
 fn exec(args: &Exec) -> anyhow::Result<i32> {
-    let name = LabName::new(&args.name)?;
+    let name = LabName::new(&Place::chosen()?, &args.name)?;
     let Some((program, arguments)) = args.command.split_first() else { bail!("no command to run") };
     let (status, error) =
         named::exec(&name, &Entry { host: &args.host, program, arguments, root: args.root })?;
@@ -160,29 +163,37 @@ fn exec(args: &Exec) -> anyhow::Result<i32> {
 }
 
 fn down(args: &Down) -> anyhow::Result<i32> {
-    let removed = if args.dead {
-        named::remove_dead()?
+    let place = Place::chosen()?;
+    let down = if args.dead {
+        named::down_dead(&place)?
     } else if args.all {
-        named::remove_all()?
+        named::down_all(&place)?
     } else {
-        let name = LabName::new(args.name.as_deref().unwrap_or_default())?;
-        named::down(&name)?;
-        vec![name.as_str().to_owned()]
+        named::down(&LabName::new(&place, args.name.as_deref().unwrap_or_default())?)?
     };
-    for name in &removed {
+    for name in &down.names {
         say(format_args!("lab {name} is down"))?;
     }
-    Ok(0)
+    Ok(problems_told(&down.problems))
+}
+
+/// The exit status after these problems, if any.
+fn problems_told(problems: &[LabError]) -> i32 {
+    for problem in problems {
+        tell(format_args!("weir: {problem}"));
+    }
+    if problems.is_empty() { 0 } else { 2 }
 }
 
 fn list(args: &List) -> anyhow::Result<i32> {
-    let labs = named::list()?;
+    let listed = named::list(&Place::chosen()?)?;
+    let labs = &listed.states;
     if args.json {
         let all: Vec<Value> = labs.iter().map(state_json).collect();
         say(serde_json::to_string_pretty(&all)?)?;
-        return Ok(0);
+        return Ok(problems_told(&listed.problems));
     }
-    for lab in &labs {
+    for lab in labs {
         say(format_args!(
             "{:<24} {:<9} {:>4} hosts  {}",
             lab.name,
@@ -191,7 +202,7 @@ fn list(args: &List) -> anyhow::Result<i32> {
             lab.file
         ))?;
     }
-    Ok(0)
+    Ok(problems_told(&listed.problems))
 }
 
 fn state_word(state: &State) -> &'static str {

@@ -89,7 +89,6 @@ fn asked_between_hosts(lab: &NamedLab, arguments: &[&str]) -> (i32, Value) {
         "serve",
         "--listen",
         "0.0.0.0:5301",
-        "--open",
     ]));
     support::eventually("the server listens", Duration::from_secs(5), || {
         lab.exec("right-0", &["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/5301"]).status == 0
@@ -102,6 +101,34 @@ fn asked_between_hosts(lab: &NamedLab, arguments: &[&str]) -> (i32, Value) {
     let _ = server.wait();
     let summary = serde_json::from_str(&client.stdout);
     (client.status, summary.unwrap_or_else(|_| panic!("{}{}", client.stdout, client.stderr)))
+}
+
+// Spec: net-protocol.md#keys-3
+#[test]
+fn no_server_on_a_host_of_a_lab_asks_for_a_key_and_clients_measure() {
+    need_lab();
+    let _turn = turn();
+    let lab = NamedLab::up("t-keyless", &lab::over("rate = \"100Mbit/s\"\nrtt = \"1ms\""));
+    let program = weir().get_program().to_str().unwrap().to_owned();
+    let latency = between_hosts(&lab, &["latency", "--count", "20"]);
+    assert_eq!(latency["points"][0]["metrics"]["latency.round_trip_seconds"]["n"], 20);
+    let servers: [&[&str]; 3] = [
+        &["net", "serve", "--listen", "[::]:5303"],
+        &["net", "serve", "--protocol", "iperf3", "--listen", "10.64.0.2:5303"],
+        &["event", "scheduler", "--listen", "0.0.0.0:5303"],
+    ];
+    for arguments in servers {
+        let exec = ["lab", "exec", lab.0, "right-0", "--", &program];
+        let mut server = start(weir().args(exec).args(arguments));
+        support::eventually("it listens or has ended", Duration::from_secs(5), || {
+            let listed = lab.exec("right-0", &["ss", "-Hltn", "sport = :5303"]).stdout;
+            !listed.trim().is_empty() || server.try_wait().unwrap().is_some()
+        });
+        let early = server.try_wait().unwrap();
+        let _ = server.kill();
+        let said = ran(server.wait_with_output().unwrap()).stderr;
+        assert_eq!(early, None, "{arguments:?}: {said}");
+    }
 }
 
 // Spec: net-protocol.md#search-1

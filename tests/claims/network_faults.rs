@@ -198,7 +198,7 @@ fn a_thousand_abusive_connections_and_a_storm_of_resets_move_a_paced_measurement
 fn serve(lab: &NamedLab) -> Child {
     let program = weir().get_program().to_str().unwrap().to_owned();
     let exec = ["lab", "exec", lab.0, "right-0", "--", &program, "net", "serve", "--listen", "[::]:5301"];
-    let server = start(weir().args(exec).arg("--open"));
+    let server = start(weir().args(exec));
     eventually("the server listens", Duration::from_secs(10), || {
         lab.exec("right-0", &["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/5301"]).status == 0
     });

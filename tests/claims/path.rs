@@ -24,7 +24,7 @@ fn chain(mtu: u64, middle: &str, second_replies: bool) -> String {
 /// What `weir net path` finds from left-0 to a server on right-0.
 fn found(lab: &NamedLab, target: &str, more: &[&str]) -> Value {
     let program = weir().get_program().to_str().unwrap().to_owned();
-    let serve = ["net", "serve", "--listen", "[::]:5301", "--open"];
+    let serve = ["net", "serve", "--listen", "[::]:5301"];
     let exec = ["lab", "exec", lab.0, "right-0", "--", &program];
     let mut server = start(weir().args(exec).args(serve));
     eventually("the server listens", Duration::from_secs(5), || {

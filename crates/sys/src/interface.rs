@@ -1,9 +1,11 @@
 //! The network interfaces of the namespace the caller is in.
 
+use crate::address::{configure, control_socket, request};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
 
 /// `ARPHRD_NONE`: no link-layer addresses; TUN devices have it.
 pub const HARDWARE_NONE: u16 = 0xfffe;
@@ -12,6 +14,8 @@ pub const HARDWARE_NONE: u16 = 0xfffe;
 pub struct Interface {
     /// `ARPHRD_…`; `None` when the kernel did not tell.
     pub hardware_type: Option<u16>,
+    /// Whether anything can come by it.
+    pub up: bool,
     pub ipv4: Vec<Ipv4Addr>,
     pub ipv6: Vec<Ipv6Addr>,
 }
@@ -31,14 +35,10 @@ pub fn interfaces() -> io::Result<BTreeMap<String, Interface>> {
         // Safety: the name is a C string of the same list.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         let interface = all.entry(name).or_default();
+        interface.up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
         if !entry.ifa_addr.is_null() {
             // Safety: every address starts with its family.
             match i32::from(unsafe { (*entry.ifa_addr).sa_family }) {
-                libc::AF_PACKET => {
-                    // Safety: the family says that it is a `sockaddr_ll`; it may not be aligned as one.
-                    let link: libc::sockaddr_ll = unsafe { std::ptr::read_unaligned(entry.ifa_addr.cast()) };
-                    interface.hardware_type = Some(link.sll_hatype);
-                }
                 libc::AF_INET => {
                     // Safety: the family says that it is a `sockaddr_in`; it may not be aligned as one.
                     let v4: libc::sockaddr_in = unsafe { std::ptr::read_unaligned(entry.ifa_addr.cast()) };
@@ -56,7 +56,19 @@ pub fn interfaces() -> io::Result<BTreeMap<String, Interface>> {
     }
     // Safety: `first` came from `getifaddrs` and nothing of the list is used after this.
     unsafe { libc::freeifaddrs(first) };
+    // Asked for by itself: `getifaddrs` tells it beside a link-layer address only, and a TUN device has none.
+    let socket = control_socket(libc::AF_INET)?;
+    for (name, interface) in &mut all {
+        interface.hardware_type = hardware_type(&socket, name).ok();
+    }
     Ok(all)
+}
+
+fn hardware_type(socket: &OwnedFd, name: &str) -> io::Result<u16> {
+    let mut asked = request(name)?;
+    configure(socket, "reading the interface's type", libc::SIOCGIFHWADDR as _, &mut asked)?;
+    // Safety: SIOCGIFHWADDR filled in this member of the union.
+    Ok(unsafe { asked.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
 #[cfg(test)]
@@ -70,7 +82,7 @@ mod tests {
             eprintln!("skipped: the loopback interface is down here");
             return;
         };
-        assert!(lo.ipv4.contains(&Ipv4Addr::LOCALHOST));
-        assert_ne!(lo.hardware_type, Some(HARDWARE_NONE));
+        assert!(lo.ipv4.contains(&Ipv4Addr::LOCALHOST) && lo.up);
+        assert_eq!(lo.hardware_type, Some(libc::ARPHRD_LOOPBACK));
     }
 }

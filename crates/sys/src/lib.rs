@@ -21,4 +21,5 @@ pub mod signal;
 pub mod socket;
 pub mod sysctl;
 pub mod tcp_info;
+pub mod trusted;
 pub mod tun;

@@ -1,9 +1,13 @@
 //! Mounts, and a private view of the file system for programs in a lab.
 
-use std::ffi::CString;
+use crate::netns::in_thread;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
@@ -28,6 +32,76 @@ pub fn detach(target: &Path) -> io::Result<()> {
     // Safety: a valid C string that outlives the call.
     let result = unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Takes away files that are mounts, with every mount on them; those that are not there, or no mounts, are fine. Also where a
+/// mount that another program made meanwhile hides the folder with our mounts in it: such a file is busy, and cannot be reached
+/// by its name. Returns what failed.
+pub fn remove_mounts(paths: &[PathBuf]) -> Vec<(PathBuf, io::Error)> {
+    let mut failed = Vec::new();
+    let mut hidden = Vec::new();
+    for path in paths {
+        while detach(path).is_ok() {}
+        match fs::remove_file(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => hidden.push(path),
+            Err(error) => failed.push((path.clone(), error)),
+        }
+    }
+    if !hidden.is_empty() {
+        match in_thread(|| remove_hidden(&hidden)) {
+            Ok(more) => failed.extend(more),
+            Err(error) => failed.extend(hidden.into_iter().map(|path| {
+                (path.clone(), io::Error::new(error.kind(), format!("reaching what hides it: {error}")))
+            })),
+        }
+    }
+    failed
+}
+
+/// In a thread of its own: from a view of the file system in which nothing is mounted on the files they can be unlinked, and
+/// with a file go the mounts on it in every other view.
+fn remove_hidden(paths: &[&PathBuf]) -> io::Result<Vec<(PathBuf, io::Error)>> {
+    // Held before anything is taken from above them.
+    let folder = |path: &PathBuf| {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder)
+    };
+    let folders = paths.iter().map(|path| folder(path)).collect::<io::Result<Vec<File>>>()?;
+    // Safety: no memory is passed; only this thread's view changes.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount(Path::new("none"), Path::new("/"), "none", libc::MS_PRIVATE | libc::MS_REC)?;
+    let mut mounted = mount_points(&fs::read("/proc/thread-self/mountinfo")?);
+    mounted.retain(|path| path != Path::new("/"));
+    // Until nothing goes any more: what is on top hides what is below.
+    while mounted.iter().rev().filter(|path| detach(path).is_ok()).count() > 0 {}
+    let unlink = |(path, folder): (&&PathBuf, File)| {
+        let name = c_path(Path::new(path.file_name().unwrap_or(OsStr::new("")))).ok()?;
+        // Safety: a valid C string that outlives the call.
+        let result = unsafe { libc::unlinkat(folder.as_raw_fd(), name.as_ptr(), 0) };
+        (result < 0).then(|| ((*path).clone(), io::Error::last_os_error()))
+    };
+    Ok(paths.iter().zip(folders).filter_map(unlink).collect())
+}
+
+/// The fifth field of every line; blanks in it are written in octal.
+fn mount_points(mountinfo: &[u8]) -> Vec<PathBuf> {
+    let unescaped = |field: &[u8]| {
+        let mut bytes = Vec::with_capacity(field.len());
+        let mut rest = field;
+        while let Some((first, after)) = rest.split_first() {
+            let octal = after.get(..3).filter(|_| *first == b'\\');
+            let code = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+            bytes.push(code.unwrap_or(*first));
+            rest = if code.is_some() { &after[3..] } else { after };
+        }
+        PathBuf::from(OsString::from_vec(bytes))
+    };
+    let lines = mountinfo.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4).map(unescaped)).collect()
 }
 
 /// Gives the calling process a file system view of its own in which `/etc/hosts` is `hosts`, `/etc/resolv.conf` is
@@ -59,4 +133,16 @@ pub fn enter_private_view(hosts: &Path, resolv: &Path) -> io::Result<()> {
         // The new /sys hides the control groups mounted below the old one; programs that need them find them in /proc.
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_with_a_blank_in_its_name_is_read_as_it_is() {
+        let text =
+            b"21 42 0:4 net:[4026532280] /run/a\\040b\\134c rw - nsfs nsfs rw\n22 1 0:5 / / rw - ext4 x rw\n";
+        assert_eq!(mount_points(text), [Path::new("/run/a b\\c"), Path::new("/")]);
+    }
 }

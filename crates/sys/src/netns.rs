@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 
@@ -64,7 +64,7 @@ pub fn run_in<T: Send>(namespace: BorrowedFd<'_>, work: impl FnOnce() -> T + Sen
     })
 }
 
-fn in_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+pub(crate) fn in_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("namespace".to_owned()).spawn_scoped(scope, work)?;
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -76,30 +76,13 @@ pub fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(OwnedFd::from(File::open(path)?))
 }
 
-/// Gives a namespace a name that outlives this process, as `ip netns` does: `path` (in `/run/netns`) becomes a mount of it.
+/// Gives a namespace a name that outlives this process: `path`, in a folder that is there, becomes a mount of it.
 pub fn mount_named(namespace: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    File::options().write(true).create_new(true).open(path)?;
+    File::options().write(true).create_new(true).mode(0o444).open(path)?;
     let source = format!("/proc/self/fd/{}", namespace.as_raw_fd());
     crate::mount::bind(Path::new(&source), path).inspect_err(|_| {
         let _ = fs::remove_file(path);
     })
-}
-
-/// Takes a name away again; a name that is not there is fine.
-pub fn unmount_named(path: &Path) -> io::Result<()> {
-    match crate::mount::detach(path) {
-        Ok(()) => {}
-        // Not a mount (a killed `mount_named` got no further than the file), or nothing there.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => {}
-        Err(error) => return Err(error),
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Processes with a thread's leader in one of the namespaces, by number, ascending.

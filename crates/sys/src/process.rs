@@ -4,6 +4,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child as StdChild, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -325,14 +326,54 @@ pub enum Signal {
     Continue,
 }
 
+impl Signal {
+    fn number(self) -> i32 {
+        match self {
+            Signal::Terminate => libc::SIGTERM,
+            Signal::Kill => libc::SIGKILL,
+            Signal::Stop => libc::SIGSTOP,
+            Signal::Continue => libc::SIGCONT,
+        }
+    }
+}
+
+/// A process held by a descriptor: its number may become another's, what is signalled stays the same. What is read of the number
+/// after `hold` and before a signal that was sent is of this process.
+pub struct Held(OwnedFd);
+
+/// `None` if there is no such process. Needs Linux 5.3.
+pub fn hold(process: u32) -> Option<Held> {
+    // Safety: takes numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    // Safety: the descriptor is fresh and ours alone.
+    (fd >= 0).then(|| Held(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd as i32) }))
+}
+
+impl Held {
+    /// True if it was there.
+    pub fn signal(&self, signal: Signal) -> bool {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        // Safety: takes numbers, and no details of the signal.
+        let result = unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal.number(), none, 0)
+        };
+        result == 0
+    }
+}
+
+/// Whether a process of root or of ours runs this subcommand of a program.
+pub fn runs_subcommand(process: u32, subcommand: &str) -> bool {
+    let owner = std::fs::metadata(format!("/proc/{process}")).map(|about| about.uid());
+    let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let second = line.split(|byte| *byte == 0).nth(1);
+    // Safety: takes nothing and cannot fail.
+    let ours = unsafe { libc::geteuid() };
+    owner.is_ok_and(|owner| owner == 0 || owner == ours) && second == Some(subcommand.as_bytes())
+}
+
 /// Sends a signal to one process. True if it was there. Process numbers are used again: check what it is first.
 pub fn signal(process: u32, signal: Signal) -> bool {
-    let number = match signal {
-        Signal::Terminate => libc::SIGTERM,
-        Signal::Kill => libc::SIGKILL,
-        Signal::Stop => libc::SIGSTOP,
-        Signal::Continue => libc::SIGCONT,
-    };
+    let number = signal.number();
     // 0 and numbers beyond i32 would mean groups, or everything we may signal.
     match i32::try_from(process) {
         Ok(process) if process > 1 => raw::kill(process, number) == 0,

@@ -72,10 +72,23 @@ impl RawAddress {
     }
 }
 
-/// Binds the socket. `reuse` lets a listener take a port whose old connections still wait in TIME_WAIT.
-pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddr, reuse: bool) -> io::Result<()> {
-    if reuse {
-        set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+/// Who else may have the port of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    None,
+    /// For a TCP listener: old connections that still wait in TIME_WAIT. The kernel has no two listeners at a port.
+    OldConnections,
+    /// Sockets of the same user that say so too (`SO_REUSEPORT`). Not `SO_REUSEADDR`: for UDP that lets in anybody who sets it.
+    SameUser,
+}
+
+/// Binds the socket.
+pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddr, sharing: Sharing) -> io::Result<()> {
+    match sharing {
+        Sharing::None => {}
+        Sharing::OldConnections => set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?,
+        Sharing::SameUser => set_int(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?,
     }
     let raw = RawAddress::new(address);
     // Safety: pointer and length describe `raw`, which outlives the call.
@@ -455,7 +468,7 @@ mod tests {
         for text in ["127.0.0.1:0", "[::1]:0"] {
             let address: SocketAddr = text.parse().unwrap();
             let socket = tcp_socket(&address).unwrap();
-            if let Err(error) = bind(socket.as_fd(), &address, true) {
+            if let Err(error) = bind(socket.as_fd(), &address, Sharing::None) {
                 assert!(address.is_ipv6(), "{error}"); // a machine may have no IPv6
                 continue;
             }

@@ -14,7 +14,8 @@ pub fn is_closed(address: &SocketAddr) -> bool {
 }
 
 /// A host of a lab has a TUN device called eth0 with a lab's address, perhaps one called aux0 with an auxiliary address, and
-/// besides them the loopback interface alone. A machine's own VPN is not called so, and a container's eth0 is no TUN device.
+/// besides them the loopback interface alone is up. A machine's own VPN is not called so, and a container's eth0 is no TUN
+/// device. What is down counts for nothing: some kernels put a `tunl0` or `sit0` into every namespace.
 fn in_lab(interfaces: &BTreeMap<String, Interface>, address: IpAddr) -> bool {
     let of_lab = |name: &str, device: &Interface| {
         let network = LAB_INTERFACES.iter().find(|(known, _)| *known == name).map(|(_, network)| *network);
@@ -24,13 +25,13 @@ fn in_lab(interfaces: &BTreeMap<String, Interface>, address: IpAddr) -> bool {
         };
         device.hardware_type == Some(HARDWARE_NONE) && device.ipv4.iter().any(inside)
     };
-    let mut devices = interfaces.iter().filter(|(name, _)| name.as_str() != "lo");
+    let mut devices = interfaces.iter().filter(|(name, device)| name.as_str() != "lo" && device.up);
     let only_these = devices.clone().all(|(name, device)| of_lab(name, device));
     let reached_here = match address {
         IpAddr::V4(v4) => v4.is_unspecified() || devices.any(|(_, device)| device.ipv4.contains(&v4)),
         IpAddr::V6(_) => true,
     };
-    only_these && interfaces.contains_key(LAB_INTERFACES[0].0) && reached_here
+    only_these && interfaces.get(LAB_INTERFACES[0].0).is_some_and(|device| device.up) && reached_here
 }
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ mod tests {
         let inside = Ipv4Addr::new(10, 64, 0, 1);
         let device = |hardware, address| Interface {
             hardware_type: Some(hardware),
+            up: true,
             ipv4: vec![address],
             ..Interface::default()
         };
@@ -62,7 +64,10 @@ mod tests {
             two.insert(name.to_owned(), second);
             two
         };
-        assert!(!in_lab(&with("eth1", Interface::default()), any));
+        assert!(!in_lab(&with("eth1", Interface { up: true, ..Interface::default() }), any));
+        assert!(in_lab(&with("sit0", Interface::default()), any), "a tunnel that is down");
+        let down = Interface { up: false, ..device(HARDWARE_NONE, inside) };
+        assert!(!in_lab(&all("eth0", down), any));
         assert!(!in_lab(&with("aux0", device(1, beside)), any), "a real interface of that name");
         assert!(!in_lab(&with("aux0", device(HARDWARE_NONE, inside)), any), "not on an auxiliary network");
         let lab = with("aux0", device(HARDWARE_NONE, beside));

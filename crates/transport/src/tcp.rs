@@ -34,7 +34,7 @@ pub fn listen(address: SocketAddr, options: Option<&TcpOptions>) -> io::Result<T
     if let Some(options) = options {
         options.apply(socket.as_fd()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
     }
-    socket::bind(socket.as_fd(), &address, true).map_err(named)?;
+    socket::bind(socket.as_fd(), &address, socket::Sharing::OldConnections).map_err(named)?;
     socket::listen(socket.as_fd(), BACKLOG).map_err(named)?;
     Ok(TcpListener::from(socket))
 }

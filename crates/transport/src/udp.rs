@@ -177,7 +177,7 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     };
     // Without sharing first: a port that somebody has must be an error, not a rival.
     let probe = socket::udp_socket(&address).map_err(named)?;
-    socket::bind(probe.as_fd(), &address, false).map_err(named)?;
+    socket::bind(probe.as_fd(), &address, socket::Sharing::None).map_err(named)?;
     let bound = socket::local_address(probe.as_fd()).map_err(named)?;
     drop(probe);
     shared_socket(bound).map_err(named)
@@ -186,7 +186,7 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 /// A further socket at the port of one that `bind` gave, to be connected to one peer.
 pub fn shared_socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let descriptor = socket::udp_socket(&address)?;
-    socket::bind(descriptor.as_fd(), &address, true)?;
+    socket::bind(descriptor.as_fd(), &address, socket::Sharing::SameUser)?;
     Ok(UdpSocket::from(descriptor))
 }
 
@@ -530,5 +530,45 @@ mod tests {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let error = UdpGate::bind(taken.local_addr().unwrap(), None).err().unwrap();
         assert!(error.to_string().contains("is in use"), "{error}");
+    }
+
+    /// Tells this test program to be another user who wants a port.
+    const RIVAL: &str = "WEIR_TRANSPORT_TEST_RIVAL";
+
+    // Spec: net-protocol.md#datagrams-4
+    #[test]
+    fn another_user_cannot_bind_the_port_of_a_server_whatever_its_socket_says() {
+        use socket::Sharing;
+        use std::os::unix::process::CommandExt;
+        let try_all = |address: SocketAddr| {
+            [Sharing::None, Sharing::OldConnections, Sharing::SameUser].map(|sharing| {
+                let socket = socket::udp_socket(&address).unwrap();
+                socket::bind(socket.as_fd(), &address, sharing).err().map(|error| error.kind())
+            })
+        };
+        if let Ok(address) = std::env::var(RIVAL) {
+            assert_eq!(try_all(address.parse().unwrap()), [Some(ErrorKind::AddrInUse); 3]);
+            return;
+        }
+        if weir_sys::process::User::real().uid != 0 {
+            eprintln!("SKIPPED: becoming another user needs root");
+            return;
+        }
+        let (mut gate, address) = gate(None);
+        let client = std::thread::spawn(move || open(address, [4; 16], 0, None, LIMIT).unwrap());
+        let arrival = gate.next(LIMIT, |_, _| true).unwrap();
+        let _client = client.join().unwrap();
+        assert!(arrival.is_some(), "the port is shared with an association now");
+        let mut rival = std::process::Command::new("/proc/self/exe");
+        let name = "udp::tests::another_user_cannot_bind_the_port_of_a_server_whatever_its_socket_says";
+        rival
+            .args(["--exact", name])
+            .env(RIVAL, address.to_string())
+            .current_dir("/")
+            .uid(65_534)
+            .gid(65_534);
+        let rival = rival.output().unwrap();
+        let said = String::from_utf8_lossy(&rival.stdout);
+        assert!(rival.status.success() && said.contains("1 passed"), "{said}");
     }
 }

@@ -5,7 +5,7 @@
 //! are not touched. Everything is ended by the process ids that the fixture or the lab knows.
 
 use crate::support::lab::bring_up;
-use crate::support::{eventually, finish_within, need_lab, run, start, weir};
+use crate::support::{eventually, finish_within, need_lab, run, start, state_folder, weir};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,8 @@ impl Far {
         );
         fs::write(far.path("ssh_config"), configuration).unwrap();
         let client = format!(
-            "#!/bin/sh\nexec {} lab exec {lab} near-0 --root -- ssh \"$@\"\n",
+            "#!/bin/sh\nWEIR_STATE_DIR={} exec {} lab exec {lab} near-0 --root -- ssh \"$@\"\n",
+            state_folder().display(),
             env!("CARGO_BIN_EXE_weir")
         );
         far.script("client", &client);
@@ -185,7 +186,8 @@ impl Far {
 
     /// Agents that run on a host now, with their parents.
     pub fn agents_on(&self, host: &str) -> Vec<(u32, u32)> {
-        let namespace = fs::metadata(format!("/run/netns/weir.{}.{host}", self.lab)).unwrap().ino();
+        let namespace =
+            fs::metadata(state_folder().join("labs").join(self.lab).join("net").join(host)).unwrap().ino();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };

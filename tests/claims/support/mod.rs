@@ -31,8 +31,13 @@ pub fn beside() -> MutexGuard<'static, ()> {
 
 pub fn weir() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.current_dir(repository());
+    command.current_dir(repository()).env("WEIR_STATE_DIR", state_folder());
     command
+}
+
+/// Where the tests' labs are: no test sees, or takes down, a lab of whoever runs it.
+pub fn state_folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("state")
 }
 
 pub fn repository() -> PathBuf {

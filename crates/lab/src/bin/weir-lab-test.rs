@@ -4,8 +4,8 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::exit;
-use weir_lab::Options;
-use weir_lab::named::{self, Entry, LabName};
+use weir_lab::named::{self, Entry, LabName, Place};
+use weir_lab::{LabError, Options};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -15,9 +15,7 @@ fn main() {
         ["up", name, topology] => up(name, topology),
         ["exec", name, host, "--root", ..] => exec(name, host, true, &arguments[4..]),
         ["exec", name, host, ..] => exec(name, host, false, &arguments[3..]),
-        ["down", name] => {
-            LabName::new(name).and_then(|name| named::down(&name)).map(|()| 0).map_err(Into::into)
-        }
+        ["down", name] => down(name),
         _ => Err("up NAME TOPOLOGY | exec NAME HOST [--root] COMMAND… | down NAME | fabric-process".into()),
     };
     exit(result.unwrap_or_else(|error| {
@@ -26,15 +24,27 @@ fn main() {
     }));
 }
 
+fn lab(name: &str) -> Result<LabName, LabError> {
+    LabName::new(&Place::chosen()?, name)
+}
+
+fn down(name: &str) -> Result<i32, Box<dyn Error>> {
+    let problems = named::down(&lab(name)?)?.problems;
+    for problem in &problems {
+        eprintln!("{problem}");
+    }
+    Ok(if problems.is_empty() { 0 } else { 2 })
+}
+
 fn up(name: &str, topology: &str) -> Result<i32, Box<dyn Error>> {
     let options = Options { seed: 1, exe: PathBuf::from("/proc/self/exe") };
-    named::up(&LabName::new(name)?, &serde_json::from_str(topology)?, &options, "a test")?;
+    named::up(&lab(name)?, &serde_json::from_str(topology)?, &options, "a test")?;
     Ok(0)
 }
 
 fn exec(name: &str, host: &str, root: bool, command: &[OsString]) -> Result<i32, Box<dyn Error>> {
     let (program, arguments) = command.split_first().ok_or("no command")?;
-    let (status, error) = named::exec(&LabName::new(name)?, &Entry { host, program, arguments, root })?;
+    let (status, error) = named::exec(&lab(name)?, &Entry { host, program, arguments, root })?;
     eprintln!("{error}");
     Ok(status)
 }

@@ -1,14 +1,16 @@
 //! `weir lab down`.
 
+use super::LabName;
+use super::Place;
 use super::state::{Lock, Owner, State, list};
-use super::{LabName, NAMESPACES};
 use crate::error::LabError;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_sys::netns::{Identity, identity_at, processes_in, unmount_named};
+use weir_sys::mount::remove_mounts;
+use weir_sys::netns::{Identity, identity_at, processes_in};
 use weir_sys::process::{Signal, User, signal, with_descendants};
 
 /// What a program gets between being asked to end and being ended.
@@ -16,76 +18,122 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long the kernel may take to carry out a kill.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
+/// What came of taking labs down: whatever fails, all the rest is taken down.
+#[derive(Default)]
+pub struct Down {
+    pub names: Vec<String>,
+    pub problems: Vec<LabError>,
+}
+
 /// Ends every process in the lab's namespaces, the fabric, and takes all traces away.
-pub fn down(name: &LabName) -> Result<(), LabError> {
-    let _lock = Lock::take()?;
+pub fn down(name: &LabName) -> Result<Down, LabError> {
+    let _lock = Lock::take(&name.place)?;
     State::find(name)?;
-    remove(name)
+    let mut down = Down::default();
+    down.remove(name);
+    Ok(down)
 }
 
-/// Takes down what is left of labs whose fabric, or whose `lab up`, is gone. Returns their names.
-pub fn remove_dead() -> Result<Vec<String>, LabError> {
-    remove_where(State::is_dead)
+/// Takes down what is left of labs whose fabric, or whose `lab up`, is gone.
+pub fn down_dead(place: &Place) -> Result<Down, LabError> {
+    down_where(place, State::is_dead)
 }
 
-/// Takes down all labs of the user who invoked weir. Returns their names.
-pub fn remove_all() -> Result<Vec<String>, LabError> {
+/// Takes down all labs of the user who invoked weir.
+pub fn down_all(place: &Place) -> Result<Down, LabError> {
     let user = User::invoking().uid;
-    remove_where(|state| state.owner_uid == user)
+    down_where(place, |state| state.owner_uid == user)
 }
 
-fn remove_where(wanted: impl Fn(&State) -> bool) -> Result<Vec<String>, LabError> {
-    if list()?.is_empty() {
-        return Ok(Vec::new()); // also without the rights that taking something down needs
+fn down_where(place: &Place, wanted: impl Fn(&State) -> bool) -> Result<Down, LabError> {
+    let mut down = Down::default();
+    let before = list(place)?;
+    if before.states.is_empty() && before.problems.is_empty() {
+        return Ok(down); // also without the rights that taking something down needs
     }
-    let _lock = Lock::take()?;
-    let mut removed = Vec::new();
-    for state in list()?.into_iter().filter(wanted) {
-        remove(&LabName::new(&state.name)?)?;
-        removed.push(state.name);
+    let _lock = Lock::take(place)?;
+    let listed = list(place)?;
+    down.problems.extend(listed.problems);
+    for state in listed.states.into_iter().filter(wanted) {
+        down.remove(&LabName::new(place, &state.name)?);
     }
-    Ok(removed)
+    Ok(down)
 }
 
-/// The caller holds the lock.
-pub(super) fn remove(name: &LabName) -> Result<(), LabError> {
-    let paths = namespaces(name)?;
+impl Down {
+    fn remove(&mut self, name: &LabName) {
+        let problems = remove(name);
+        if problems.is_empty() {
+            self.names.push(name.as_str().to_owned());
+        }
+        self.problems.extend(problems);
+    }
+}
+
+/// Goes on after what fails, and returns it. The caller holds the lock.
+pub(super) fn remove(name: &LabName) -> Vec<LabError> {
+    let state = match State::read(name) {
+        Ok(state) => state,
+        Err(problem) => return vec![problem], // nothing there is to be believed
+    };
+    let mut problems = Vec::new();
+    let paths = entries(&name.namespaces()).unwrap_or_else(|problem| {
+        problems.push(problem);
+        Vec::new()
+    });
     // A name that is not (or no more) a mount leads to no namespace, and so to no process.
-    let identities: Vec<Identity> = paths.iter().filter_map(|path| identity_at(path).ok()).collect();
-    end_processes(name, identities)?;
-    if let Some(fabric) = State::read(name)?.and_then(|state| state.fabric) {
-        fabric.kill();
-        if !within(KILLED_WITHIN, || Ok(!fabric.is_alive()))? {
-            return Err(LabError::Usage(format!(
-                "lab {}: the fabric process {} cannot be killed",
-                name.as_str(),
-                fabric.pid
-            )));
+    let mut identities: Vec<Identity> = paths.iter().filter_map(|path| identity_at(path).ok()).collect();
+    identities.extend(state.iter().flat_map(State::held_namespaces));
+    identities.sort_unstable();
+    identities.dedup();
+    problems.extend(end_processes(name, identities).err());
+    if let Some(fabric) = state.and_then(|state| state.fabric) {
+        problems.extend(end_fabric(name, fabric).err());
+    }
+    let all_ended = problems.is_empty();
+    for (path, error) in remove_mounts(&paths) {
+        problems.push(LabError::state(format!("removing {}", path.display()))(error));
+    }
+    if let Some(links) = name.place.links() {
+        let folder = name.folder();
+        let ours = |path: &PathBuf| fs::read_link(path).is_ok_and(|target| target.starts_with(&folder));
+        for link in entries(links).unwrap_or_default().iter().filter(|path| ours(path)) {
+            let failed = LabError::state(format!("removing {}", link.display()));
+            problems.extend(fs::remove_file(link).map_err(failed).err());
         }
     }
-    for path in &paths {
-        unmount_named(path).map_err(LabError::state(format!("removing {}", path.display())))?;
-    }
-    let folder = name.folder();
-    match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(LabError::state(format!("removing {}", folder.display()))(error))
+    // With what still runs stays what tells of it.
+    if all_ended {
+        let folder = name.folder();
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                problems.push(LabError::state(format!("removing {}", folder.display()))(error));
+            }
+            _ => {}
         }
-        _ => Ok(()),
+    }
+    problems
+}
+
+fn end_fabric(name: &LabName, fabric: Owner) -> Result<(), LabError> {
+    let (name, pid) = (name.as_str(), fabric.pid);
+    if !fabric.kill_fabric() {
+        return Err(LabError::Usage(format!(
+            "lab {name}: process {pid}, which its state calls its fabric, is none and was left alone"
+        )));
+    }
+    match within(KILLED_WITHIN, || Ok(!fabric.is_alive()))? {
+        true => Ok(()),
+        false => Err(LabError::Usage(format!("lab {name}: the fabric process {pid} cannot be killed"))),
     }
 }
 
-/// The names under `/run/netns` that are the lab's, whatever its state file says.
-fn namespaces(name: &LabName) -> Result<Vec<PathBuf>, LabError> {
-    let prefix = name.namespace_prefix();
-    match fs::read_dir(NAMESPACES) {
-        Ok(entries) => Ok(entries
-            .filter_map(Result::ok)
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
-            .map(|entry| entry.path())
-            .collect()),
+/// What is in a folder; nothing where there is none.
+fn entries(folder: &std::path::Path) -> Result<Vec<PathBuf>, LabError> {
+    match fs::read_dir(folder) {
+        Ok(entries) => Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(LabError::state(format!("listing {NAMESPACES}"))(error)),
+        Err(error) => Err(LabError::state(format!("listing {}", folder.display()))(error)),
     }
 }
 

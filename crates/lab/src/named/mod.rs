@@ -1,35 +1,41 @@
 //! Labs with a name, which outlive the command that made them: `weir lab up`, `exec`, `down`, `list`.
 //!
-//! What there is of one: a folder `/run/weir/labs/NAME`, a namespace `/run/netns/weir.NAME.HOST` for each host, and the
-//! fabric process. Everything is found again from the name alone, so that whatever a killed `lab up` got done can be undone.
+//! What there is of one is in its folder, `/run/weir/labs/NAME`, a mount for each host's namespace included, besides the fabric
+//! process and, for `ip netns`, links in `/run/netns`. Everything is found again from the name alone, so that whatever a killed
+//! `lab up` got done can be undone.
 
 mod capture;
 mod down;
 mod exec;
+mod place;
 mod state;
 mod up;
 
 pub use capture::capture;
-pub use down::{down, remove_all, remove_dead};
+pub use down::{Down, down, down_all, down_dead};
 pub use exec::{Entry, exec};
-pub use state::{AuxiliaryState, HostState, Owner, State, list};
+pub use place::Place;
+pub use state::{AuxiliaryState, HostState, Listed, Owner, State, list};
 pub use up::{Up, up};
 
 use crate::error::LabError;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
+use weir_sys::trusted;
 
-const FOLDER: &str = "/run/weir/labs";
-const NAMESPACES: &str = "/run/netns";
 const NAME_BYTES_MAX: usize = 63;
 
-/// A checked name: `[a-z0-9][a-z0-9-]{0,62}`. It becomes part of paths, so nothing else may pass.
+/// A checked name, `[a-z0-9][a-z0-9-]{0,62}`, at a place. It becomes part of paths, so nothing else may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabName(String);
+pub struct LabName {
+    place: Place,
+    name: String,
+}
 
 impl LabName {
-    pub fn new(text: &str) -> Result<Self, LabError> {
+    pub fn new(place: &Place, text: &str) -> Result<Self, LabError> {
         if is_name(text) {
-            return Ok(LabName(text.to_owned()));
+            return Ok(LabName { place: place.clone(), name: text.to_owned() });
         }
         Err(LabError::Usage(format!(
             "{text:?} is no name for a lab: small letters, digits and hyphens, a letter or digit first, at most \
@@ -37,11 +43,16 @@ impl LabName {
         )))
     }
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     fn folder(&self) -> PathBuf {
-        Path::new(FOLDER).join(&self.0)
+        self.place.labs().join(&self.name)
+    }
+    /// Errors: it is not there, or others than root and we may have changed something in it.
+    fn check_folder(&self) -> io::Result<()> {
+        self.place.check()?;
+        trusted::check_folder(&self.folder())
     }
     fn state_file(&self) -> PathBuf {
         self.folder().join("lab.json")
@@ -56,12 +67,15 @@ impl LabName {
     fn socket(&self) -> PathBuf {
         self.folder().join("fabric.sock")
     }
-    /// What the names of its namespaces begin with. No name has a dot, so none of another lab's begins like it.
-    fn namespace_prefix(&self) -> String {
-        format!("weir.{}.", self.0)
+    fn namespaces(&self) -> PathBuf {
+        self.folder().join("net")
     }
     fn namespace(&self, host: &str) -> PathBuf {
-        Path::new(NAMESPACES).join(format!("{}{host}", self.namespace_prefix()))
+        self.namespaces().join(host)
+    }
+    /// What `ip netns` calls its hosts begins so. No name has a dot, so none of another lab's begins like it.
+    fn link_prefix(&self) -> String {
+        format!("weir.{}.", self.name)
     }
 }
 
@@ -79,6 +93,7 @@ mod tests {
     // Spec: lab.md#lab-14
     #[test]
     fn a_name_that_could_lead_elsewhere_is_refused() {
+        let place = Place::at("/run/weir");
         for bad in [
             "",
             "../../x",
@@ -92,17 +107,17 @@ mod tests {
             "é",
             &"a".repeat(64),
         ] {
-            assert!(LabName::new(bad).is_err(), "{bad:?}");
+            assert!(LabName::new(&place, bad).is_err(), "{bad:?}");
         }
         for good in ["a", "0", "lab-1", &"a".repeat(63)] {
-            assert_eq!(LabName::new(good).unwrap().as_str(), good);
+            assert_eq!(LabName::new(&place, good).unwrap().as_str(), good);
         }
     }
 
     // Spec: lab.md#lab-14
     #[test]
-    fn no_labs_namespaces_begin_like_anothers() {
-        let (one, other) = (LabName::new("a").unwrap(), LabName::new("a-b").unwrap());
-        assert!(!other.namespace("h-0").to_str().unwrap().contains(&one.namespace_prefix()));
+    fn no_labs_links_begin_like_anothers() {
+        let name = |text| LabName::new(&Place::at("/run/weir"), text).unwrap();
+        assert!(!name("a-b").link_prefix().starts_with(&name("a").link_prefix()));
     }
 }

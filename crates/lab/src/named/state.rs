@@ -1,19 +1,23 @@
 //! What is written down of a named lab.
 
-use super::{FOLDER, LabName, is_name};
+use super::{LabName, Place, is_name};
 use crate::error::LabError;
+use crate::protocol::SUBCOMMAND;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_sys::process::{self, start_ticks};
+use weir_sys::netns::Identity;
+use weir_sys::process::{Signal, hold, runs_subcommand, start_ticks};
+use weir_sys::trusted;
 
 pub const SCHEMA: &str = "weir.lab/2";
 /// `up` and `down` take at most a few seconds each.
 const LOCK_WITHIN: Duration = Duration::from_secs(30);
+/// A lab of 100,000 hosts needs less.
+const STATE_BYTES_MAX: u64 = 64 << 20;
 
 /// A process, told from later ones with its number by its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,10 +34,15 @@ impl Owner {
     pub fn is_alive(&self) -> bool {
         start_ticks(self.pid) == Some(self.start_ticks)
     }
-    pub fn kill(&self) {
-        if self.is_alive() {
-            process::signal(self.pid, process::Signal::Kill);
+    /// Kills it if it is a fabric. False if it lives and is none: then it is left alone.
+    pub(super) fn kill_fabric(&self) -> bool {
+        // Held first, so that what is looked at and what is killed are one process.
+        let Some(process) = hold(self.pid).filter(|_| self.is_alive()) else { return true };
+        let fabric = runs_subcommand(self.pid, SUBCOMMAND);
+        if fabric {
+            process.signal(Signal::Kill);
         }
+        fabric || !self.is_alive()
     }
 }
 
@@ -66,9 +75,20 @@ pub struct State {
     pub builder: Option<Owner>,
     pub fabric: Option<Owner>,
     pub hosts: Vec<HostState>,
+    /// Device and inode of each host's namespace. The kernel may give the numbers away again once the fabric, which holds them,
+    /// is gone.
+    #[serde(default)]
+    pub namespaces: Vec<[u64; 2]>,
 }
 
 impl State {
+    /// The hosts' namespaces, as long as nothing else can have their numbers.
+    pub(super) fn held_namespaces(&self) -> Vec<Identity> {
+        let held = self.fabric.is_some_and(|fabric| fabric.is_alive());
+        let known = self.namespaces.iter().filter(|_| held);
+        known.map(|[device, inode]| Identity { device: *device, inode: *inode }).collect()
+    }
+
     /// A lab is dead when its fabric is gone, or never came because the `lab up` that was to start it is gone.
     pub fn is_dead(&self) -> bool {
         match (&self.builder, &self.fabric) {
@@ -101,20 +121,25 @@ impl State {
         let failed = || LabError::state(format!("writing {}", path.display()));
         let text = serde_json::to_string_pretty(self).map_err(io::Error::from).map_err(failed())?;
         let beside = path.with_extension("json.new");
-        fs::write(&beside, text + "\n").map_err(failed())?;
+        let _ = fs::remove_file(&beside); // of one that was killed
+        trusted::write_new(&beside, 0o644, (text + "\n").as_bytes()).map_err(failed())?;
         fs::rename(&beside, &path).map_err(failed())
     }
 
-    /// `None` if there is no such lab. One whose file cannot be understood counts as a dead one without hosts.
+    /// `None` if there is no such lab. One whose file cannot be understood counts as a dead one without hosts. Errors: others may
+    /// have written what is there.
     pub(super) fn read(name: &LabName) -> Result<Option<State>, LabError> {
         let path = name.state_file();
-        match fs::read(&path) {
+        let failed = || LabError::state(format!("lab {}", name.as_str()));
+        match name.check_folder() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed()(error)),
+        }
+        match trusted::read(&path, STATE_BYTES_MAX) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).unwrap_or_else(|_| State::unknown(name)))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && name.folder().exists() => {
-                Ok(Some(State::unknown(name)))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(LabError::state(format!("reading {}", path.display()))(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(State::unknown(name))),
+            Err(error) => Err(failed()(error)),
         }
     }
 
@@ -127,6 +152,7 @@ impl State {
             builder: None,
             fabric: None,
             hosts: Vec::new(),
+            namespaces: Vec::new(),
         }
     }
 
@@ -135,7 +161,7 @@ impl State {
         if let Some(state) = State::read(name)? {
             return Ok(state);
         }
-        let known: Vec<String> = list()?.into_iter().map(|state| state.name).collect();
+        let known: Vec<String> = list(&name.place)?.states.into_iter().map(|state| state.name).collect();
         let known = match known.as_slice() {
             [] => "no lab is up".to_owned(),
             some => format!("there are: {}", some.join(", ")),
@@ -144,23 +170,35 @@ impl State {
     }
 }
 
-/// All labs of this machine, dead ones too, by name.
-pub fn list() -> Result<Vec<State>, LabError> {
-    let entries = match fs::read_dir(FOLDER) {
+/// What labs there are.
+pub struct Listed {
+    /// Dead ones too, by name.
+    pub states: Vec<State>,
+    /// Why some are not among them.
+    pub problems: Vec<LabError>,
+}
+
+/// All labs of a place.
+pub fn list(place: &Place) -> Result<Listed, LabError> {
+    let folder = place.labs();
+    let mut listed = Listed { states: Vec::new(), problems: Vec::new() };
+    let entries = match place.check().and_then(|()| fs::read_dir(&folder)) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(LabError::state(format!("listing {FOLDER}"))(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listed),
+        Err(error) => return Err(LabError::state(format!("listing {}", folder.display()))(error)),
     };
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| is_name(name))
         .collect();
     names.sort_unstable();
-    let mut states = Vec::new();
     for name in names {
-        states.extend(State::read(&LabName::new(&name)?)?);
+        match State::read(&LabName::new(place, &name)?) {
+            Ok(state) => listed.states.extend(state),
+            Err(problem) => listed.problems.push(problem),
+        }
     }
-    Ok(states)
+    Ok(listed)
 }
 
 /// Held while labs are made or taken down; the kernel lets it go with the process.
@@ -169,27 +207,63 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    pub fn take() -> Result<Lock, LabError> {
-        let path = Path::new(FOLDER).with_extension("lock");
+    pub fn take(place: &Place) -> Result<Lock, LabError> {
+        Lock::take_within(place, LOCK_WITHIN)
+    }
+
+    fn take_within(place: &Place, limit: Duration) -> Result<Lock, LabError> {
+        let path = place.lock();
         let failed = || LabError::state(format!("locking {}", path.display()));
-        fs::create_dir_all(FOLDER).map_err(failed())?;
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed())?;
-        let until = Instant::now() + LOCK_WITHIN;
+        place.ensure().map_err(failed())?;
+        let until = Instant::now() + limit;
         loop {
+            // Opened again each time: a lock file that others could open is replaced.
+            let file = trusted::lock_file(&path).map_err(failed())?;
             match file.try_lock() {
                 Ok(()) => return Ok(Lock { _file: file }),
                 Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err(fs::TryLockError::WouldBlock) => {
+                    let holder = trusted::lock_holder(&file);
+                    let holder = holder.map_or("another process".to_owned(), |pid| format!("process {pid}"));
                     return Err(LabError::Usage(format!(
-                        "another `weir lab` command has held {} for {} s",
+                        "{holder} has held {} for {} s, as `weir lab up` and `down` do while they work; end it, or wait",
                         path.display(),
-                        LOCK_WITHIN.as_secs()
+                        limit.as_secs_f64()
                     )));
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(failed()(error)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Spec: lab.md#lab-15
+    #[test]
+    fn who_waits_for_the_lock_too_long_is_told_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::at(folder.path());
+        let held = Lock::take(&place).unwrap();
+        let refused = Lock::take_within(&place, Duration::from_millis(20)).err().unwrap().to_string();
+        assert!(refused.starts_with(&format!("process {} has held", std::process::id())), "{refused}");
+        drop(held);
+        Lock::take_within(&place, Duration::ZERO).unwrap();
+    }
+
+    // Spec: lab.md#lab-28
+    #[test]
+    fn a_process_that_is_no_fabric_is_not_killed_whatever_the_state_says() {
+        let mut bystander = weir_sys::process::Spawn::new("/bin/sleep").argument("1000").start().unwrap();
+        let claimed = Owner::of(bystander.id()).unwrap();
+        assert!(!claimed.kill_fabric());
+        assert_eq!(bystander.wait(Duration::from_millis(20)), None);
+        // Of a process that is gone nothing is left to kill.
+        assert!(Owner { start_ticks: claimed.start_ticks + 1, ..claimed }.kill_fabric());
+        assert_eq!(bystander.wait(Duration::from_millis(20)), None);
     }
 }

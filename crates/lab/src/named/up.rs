@@ -1,18 +1,21 @@
 //! `weir lab up`.
 
+use super::LabName;
 use super::down;
 use super::state::{AuxiliaryState, HostState, Lock, Owner, SCHEMA, State};
-use super::{LabName, NAMESPACES};
 use crate::error::LabError;
 use crate::lab::{Lab, Options};
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs::{self, Permissions};
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use weir_core::topology::{Stage, Topology};
-use weir_sys::netns::mount_named;
+use weir_sys::netns::{identity, mount_named};
 use weir_sys::process::{ErrorsTo, User};
+use weir_sys::trusted;
 
 /// A lab that is up.
 pub struct Up {
@@ -25,7 +28,7 @@ pub struct Up {
 ///
 /// Errors: the name is taken, or the lab cannot be built; nothing is left behind then.
 pub fn up(name: &LabName, topology: &Topology, options: &Options, file: &str) -> Result<Up, LabError> {
-    let _lock = Lock::take()?;
+    let _lock = Lock::take(&name.place)?;
     if let Some(state) = State::read(name)? {
         let name = name.as_str();
         return Err(LabError::Usage(match state.is_dead() {
@@ -36,10 +39,10 @@ pub fn up(name: &LabName, topology: &Topology, options: &Options, file: &str) ->
         }));
     }
     let folder = name.folder();
-    fs::create_dir(&folder).map_err(LabError::state(format!("making {}", folder.display())))?;
+    trusted::make_folder(&folder).map_err(LabError::state(format!("making {}", folder.display())))?;
     make(name, topology, options, file).inspect_err(|_| {
         // The first problem is the one to report; what this cannot undo, `down --dead` finds.
-        let _ = down::remove(name);
+        down::remove(name);
     })
 }
 
@@ -61,29 +64,70 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
         builder: Owner::of(std::process::id()),
         fabric: None,
         hosts: topology.hosts.iter().enumerate().map(host_state).collect(),
+        namespaces: Vec::new(),
     };
+    let socket = name.socket();
+    let listener =
+        listen(&socket).map_err(LabError::state(format!("making the socket {}", socket.display())))?;
+    // Nobody else could reach the socket before it had its mode.
+    let namespaces = name.namespaces();
+    trusted::publish(&name.folder())
+        .and_then(|()| trusted::ensure_folder(&namespaces))
+        .map_err(LabError::state(format!("making {}", namespaces.display())))?;
     state.write(name)?;
     write_names(name, &state.hosts, topology)?;
     let log = name.folder().join("fabric.log");
-    let log = File::create(&log).map_err(LabError::state(format!("making {}", log.display())))?;
-    let socket = name.socket();
-    let listener = UnixListener::bind(&socket)
-        .map_err(LabError::state(format!("making the socket {}", socket.display())))?;
+    let log =
+        trusted::write_new(&log, 0o644, b"").map_err(LabError::state(format!("making {}", log.display())))?;
     let lab = Lab::start_with(topology, options, ErrorsTo::File(log), Some(listener.as_fd()))?;
+    let identities = (0..topology.hosts.len()).map(|index| identity(lab.namespace(index)));
+    let identities = identities.collect::<io::Result<Vec<_>>>();
+    let identities = identities.map_err(LabError::state("reading what tells the namespaces apart"))?;
     // Written before the fabric can outlive us, so that it is found whenever we are killed.
     state.fabric = Owner::of(lab.fabric_pid());
+    state.namespaces = identities.iter().map(|known| [known.device, known.inode]).collect();
     state.write(name)?;
-    fs::create_dir_all(NAMESPACES).map_err(LabError::state(format!("making {NAMESPACES}")))?;
     for (index, host) in topology.hosts.iter().enumerate() {
         let path = name.namespace(&host.name);
         mount_named(lab.namespace(index), &path)
             .map_err(LabError::state(format!("naming the namespace {}", path.display())))?;
     }
-    let notes = lab.notes().to_vec();
+    let mut notes = lab.notes().to_vec();
+    if let Some(links) = name.place.links()
+        && let Err(problem) = link(name, &state.hosts, links)
+    {
+        notes.push(format!("`ip netns` does not know all hosts: {problem}"));
+    }
     lab.detach()?;
     state.builder = None;
     state.write(name)?;
     Ok(Up { state, notes })
+}
+
+/// A socket that only root, or who made it, can connect to; in a folder that nobody else can enter yet.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Gives hosts names for `ip netns`. Links, not mounts: the first `ip netns add` of the machine mounts over the folder, and a
+/// mount in it would be hidden, and busy for ever.
+fn link(name: &LabName, hosts: &[HostState], links: &Path) -> io::Result<()> {
+    match trusted::ensure_folder(links) {
+        // Whoever may write there: a link says where our folder is, and nothing of what is there is believed.
+        Err(error) if error.kind() != io::ErrorKind::InvalidData => return Err(error),
+        _ => {}
+    }
+    for host in hosts {
+        let path = links.join(format!("{}{}", name.link_prefix(), host.name));
+        if path.is_symlink() {
+            fs::remove_file(&path)?; // of a lab that went while the folder was hidden
+        }
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        symlink(name.namespace(&host.name), &path).map_err(named)?;
+    }
+    Ok(())
 }
 
 fn write_names(name: &LabName, hosts: &[HostState], topology: &Topology) -> Result<(), LabError> {
@@ -104,7 +148,8 @@ fn write_names(name: &LabName, hosts: &[HostState], topology: &Topology) -> Resu
         }
     }
     let write = |path: &Path, text: &str| {
-        fs::write(path, text).map_err(LabError::state(format!("writing {}", path.display())))
+        let failed = LabError::state(format!("writing {}", path.display()));
+        trusted::write_new(path, 0o644, text.as_bytes()).map(drop).map_err(failed)
     };
     write(&name.hosts_file(), &text)?;
     // No servers: a name that is no host's fails at once instead of after a time-out into a network that is not there.

@@ -1,29 +1,42 @@
 use super::help::{exe, possible, two_sites};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_lab::named::{self, LabName};
+use weir_lab::named::{self, LabName, Place};
 use weir_sys::process::{Signal, signal, start_ticks};
 
-/// A lab under a name of its own, taken down however the test ends.
+/// A lab at a place of its own, where no other test's and no user's labs are; taken down however the test ends.
 struct Named {
     name: String,
+    state: tempfile::TempDir,
 }
 
 impl Named {
+    fn new(label: &str) -> Named {
+        let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Named { name: format!("test-{label}"), state }
+    }
+    fn place(&self) -> Place {
+        Place::at(self.state.path())
+    }
+    fn helper(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(exe());
+        command.args(arguments).env("WEIR_STATE_DIR", self.state.path());
+        command
+    }
+    fn down(&self) -> Output {
+        self.helper(&["down", &self.name]).output().unwrap()
+    }
     fn up(label: &str) -> Named {
-        let named = Named { name: format!("test-{label}-{}", std::process::id()) };
+        let named = Named::new(label);
         let output = named.start().wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
         named
     }
     fn start(&self) -> Child {
         let topology = serde_json::to_string(&two_sites(None, Duration::from_millis(1), 1500)).unwrap();
-        let mut command = Command::new(exe());
-        command
-            .args(["up", &self.name, &topology])
+        self.helper(&["up", &self.name, &topology])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -31,40 +44,36 @@ impl Named {
     }
     fn exec(&self, host: &str, command: &[&str]) -> Output {
         // As if started by sudo, by a user without any rights.
-        let mut helper = Command::new(exe());
-        helper
-            .args(["exec", &self.name, host])
-            .args(command)
-            .env("SUDO_UID", "65534")
-            .env("SUDO_GID", "65534");
+        let mut helper = self.helper(&["exec", &self.name, host]);
+        helper.args(command).env("SUDO_UID", "65534").env("SUDO_GID", "65534");
         helper.output().unwrap()
     }
+    fn folder(&self) -> PathBuf {
+        self.state.path().join("labs").join(&self.name)
+    }
     fn namespaces(&self) -> Vec<String> {
-        let prefix = format!("weir.{}.", self.name);
-        let Ok(entries) = std::fs::read_dir("/run/netns") else { return Vec::new() };
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.starts_with(&prefix)).collect()
+        let Ok(entries) = std::fs::read_dir(self.folder().join("net")) else { return Vec::new() };
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
     fn state(&self) -> Option<named::State> {
-        named::list().unwrap().into_iter().find(|state| state.name == self.name)
+        let listed = named::list(&self.place()).unwrap();
+        listed.states.into_iter().find(|state| state.name == self.name)
     }
     fn assert_nothing_is_left(&self) {
-        assert_eq!(self.namespaces(), Vec::<String>::new());
-        assert!(!Path::new("/run/weir/labs").join(&self.name).exists());
+        assert!(!self.folder().exists());
         assert_eq!(self.state(), None);
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(self.state.path().to_str().unwrap()), "{mounts}");
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if let Ok(name) = LabName::new(&self.name) {
+        if let Ok(name) = LabName::new(&self.place(), &self.name) {
             let _ = named::down(&name);
         }
     }
 }
-
-/// Held by tests that remove dead labs, which are also other tests' dead labs.
-static REMOVING: Mutex<()> = Mutex::new(());
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -82,11 +91,8 @@ fn a_program_in_a_named_lab_finds_hosts_by_name_and_runs_without_privileges() {
     let who = lab
         .exec("left-0", &["sh", "-c", "id -u; id -g; grep NoNewPrivs /proc/self/status; ls /sys/class/net"]);
     assert_eq!(text(&who.stdout), "65534\n65534\nNoNewPrivs:\t1\neth0\nlo\n");
-    let mut as_root = Command::new(exe());
-    as_root
-        .args(["exec", &lab.name, "left-0", "--root", "id", "-u"])
-        .env("SUDO_UID", "65534")
-        .env("SUDO_GID", "65534");
+    let mut as_root = lab.helper(&["exec", &lab.name, "left-0", "--root", "id", "-u"]);
+    as_root.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
     assert_eq!(text(&as_root.output().unwrap().stdout), "0\n");
     let unknown = lab.exec("left-0", &["getent", "hosts", "no-such-host"]);
     assert_eq!(unknown.status.code(), Some(2));
@@ -124,12 +130,12 @@ fn down_ends_what_a_command_detached_even_if_it_ignores_being_asked_and_leaves_n
         "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' >/dev/null 2>&1 & echo $!";
     let detached: u32 = text(&lab.exec("left-0", &["sh", "-c", script]).stdout).trim().parse().unwrap();
     assert!(start_ticks(detached).is_some(), "it lives until the lab is taken down");
-    let output = Command::new(exe()).args(["down", &lab.name]).output().unwrap();
+    let output = lab.down();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(start_ticks(detached), None);
     assert!(!fabric.is_alive());
     lab.assert_nothing_is_left();
-    let again = Command::new(exe()).args(["down", &lab.name]).output().unwrap();
+    let again = lab.down();
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).starts_with(&format!("there is no lab {:?}", lab.name)), "{again:?}");
 }
@@ -143,13 +149,13 @@ fn down_ends_what_has_moved_into_a_network_of_its_own_too() {
     let lab = Named::up("shut-in");
     // As a browser's sandbox does; the child ignores being asked, and its parent is gone by then.
     let script = "sh -c 'trap \"\" TERM; unshare --net sh -c \"trap : TERM; while :; do sleep 1; done\" & echo $!; wait' > started 2>/dev/null < /dev/null & sleep 0.5; cat started";
-    let mut helper = Command::new(exe());
     let folder = tempfile::tempdir().unwrap();
-    helper.args(["exec", &lab.name, "left-0", "--root", "sh", "-c", script]).current_dir(folder.path());
+    let mut helper = lab.helper(&["exec", &lab.name, "left-0", "--root", "sh", "-c", script]);
+    helper.current_dir(folder.path());
     let output = helper.output().unwrap();
     let moved: u32 = text(&output.stdout).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
     assert!(start_ticks(moved).is_some(), "it lives until the lab is taken down");
-    let output = Command::new(exe()).args(["down", &lab.name]).output().unwrap();
+    let output = lab.down();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(start_ticks(moved), None);
     lab.assert_nothing_is_left();
@@ -167,7 +173,7 @@ fn a_second_lab_of_the_same_name_is_refused_and_the_first_lives_on() {
     assert!(text(&second.stderr).contains("is up; `weir lab down"), "{second:?}");
     assert!(lab.exec("left-0", &["ping", "-c1", "right-0"]).status.success());
     // Two at once under one free name: one of them gets it.
-    let free = Named { name: format!("test-race-{}", std::process::id()) };
+    let free = Named::new("race");
     let both = [free.start(), free.start()];
     let won = both.map(|child| child.wait_with_output().unwrap().status.success());
     assert_eq!(won.iter().filter(|won| **won).count(), 1);
@@ -193,8 +199,8 @@ fn a_lab_of_five_hundred_hosts_is_built_whole() {
     if !possible() {
         return;
     }
-    let lab = Named { name: format!("test-large-{}", std::process::id()) };
-    let output = Command::new(exe()).args(["up", &lab.name, &topology_of(499)]).output().unwrap();
+    let lab = Named::new("large");
+    let output = lab.helper(&["up", &lab.name, &topology_of(499)]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(lab.namespaces().len(), 500);
     let ping = lab.exec("left-498", &["ping", "-c1", "-W5", "right-0"]);
@@ -207,11 +213,14 @@ fn a_lab_for_which_descriptors_do_not_suffice_is_refused_and_nothing_of_it_is_le
     if !possible() {
         return;
     }
-    let lab = Named { name: format!("test-half-{}", std::process::id()) };
+    let lab = Named::new("half");
     let limited = "ulimit -n 200; exec \"$0\" up \"$1\" \"$2\"";
     let program = exe().display().to_string();
-    let output =
-        Command::new("sh").args(["-c", limited, &program, &lab.name, &topology_of(150)]).output().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", limited, &program, &lab.name, &topology_of(150)])
+        .env("WEIR_STATE_DIR", lab.state.path())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("raise the limit with `ulimit -n`"), "{output:?}");
     lab.assert_nothing_is_left();
@@ -223,8 +232,9 @@ fn a_lab_whose_fabric_was_killed_is_dead_and_only_that_one_is_removed_as_dead() 
     if !possible() {
         return;
     }
-    let _alone = REMOVING.lock();
-    let (lab, alive) = (Named::up("dead"), Named::up("alive"));
+    let lab = Named::up("dead");
+    let up = lab.helper(&["up", "alive", &topology_of(1)]).output().unwrap();
+    assert!(up.status.success(), "{up:?}");
     let fabric = lab.state().unwrap().fabric.unwrap();
     assert!(signal(fabric.pid, Signal::Kill));
     while fabric.is_alive() {
@@ -233,9 +243,12 @@ fn a_lab_whose_fabric_was_killed_is_dead_and_only_that_one_is_removed_as_dead() 
     assert!(lab.state().unwrap().is_dead());
     let exec = lab.exec("left-0", &["true"]);
     assert!(text(&exec.stderr).contains("is dead"), "{exec:?}");
-    assert!(named::remove_dead().unwrap().contains(&lab.name));
+    assert_eq!(named::down_dead(&lab.place()).unwrap().names, [lab.name.as_str()]);
+    assert_eq!(lab.state(), None);
+    let left = named::list(&lab.place()).unwrap().states;
+    assert!(left.iter().all(|state| state.name == "alive" && state.is_up()) && left.len() == 1);
+    assert_eq!(named::down_all(&lab.place()).unwrap().names, ["alive"]);
     lab.assert_nothing_is_left();
-    assert!(alive.state().unwrap().is_up());
 }
 
 // Spec: lab.md#lab-15
@@ -244,9 +257,8 @@ fn whenever_lab_up_is_killed_what_it_left_is_removed_as_dead() {
     if !possible() {
         return;
     }
-    let _alone = REMOVING.lock();
     for delay_ms in [0, 1, 2, 4, 8, 12, 16, 20, 24, 30, 40, 60] {
-        let lab = Named { name: format!("test-killed-{delay_ms}-{}", std::process::id()) };
+        let lab = Named::new("killed");
         let mut child = lab.start();
         thread::sleep(Duration::from_millis(delay_ms));
         child.kill().unwrap();
@@ -256,7 +268,7 @@ fn whenever_lab_up_is_killed_what_it_left_is_removed_as_dead() {
             continue; // it was done already
         }
         assert!(state.is_none_or(|state| state.is_dead()));
-        named::remove_dead().unwrap();
+        named::down_dead(&lab.place()).unwrap();
         lab.assert_nothing_is_left();
     }
 }
@@ -274,4 +286,62 @@ fn a_lab_lives_on_after_the_terminal_that_made_it_is_gone() {
         thread::sleep(Duration::from_millis(20));
     }
     assert!(lab.exec("right-0", &["ping", "-c1", "left-0"]).status.success());
+}
+
+/// In a view of the file system of its own, with an empty `/run`: `$WEIR` is the helper, `$TOPOLOGY` what it makes.
+fn with_run_of_its_own(script: &str) -> Output {
+    let before = "mount --make-rprivate / && mount -t tmpfs none /run && umask 000 && set -e\n";
+    Command::new("unshare")
+        .args(["--mount", "sh", "-c", &format!("{before}{script}")])
+        .env("WEIR", exe())
+        .env("TOPOLOGY", topology_of(1))
+        .env_remove("WEIR_STATE_DIR")
+        .output()
+        .unwrap()
+}
+
+// Spec: lab.md#lab-17
+#[test]
+fn a_lab_comes_down_whatever_was_mounted_over_its_names_and_the_next_of_the_name_comes_up() {
+    if !possible() {
+        return;
+    }
+    for meanwhile in [
+        "mkdir -p /run/netns; mount --bind /run/netns /run/netns; mount --make-shared /run/netns",
+        "mount -t tmpfs none /run/netns",
+        "mount --rbind /run /run",
+        "mount --rbind /run/weir /run/weir; mount --rbind /run/weir /run/weir",
+        "umount /run/weir/labs/a/net/left-0; rm /run/netns/weir.a.left-0",
+        "ip netns add b; ip netns del weir.a.right-0; ip netns del b",
+    ] {
+        let script = format!(
+            "$WEIR up a \"$TOPOLOGY\"; test \"$(ip netns | wc -l)\" = 2\n\
+             {meanwhile}\n$WEIR down a; test ! -e /run/weir/labs/a\n\
+             $WEIR up a \"$TOPOLOGY\"; $WEIR exec a left-0 ping -c1 right-0; $WEIR down a\n\
+             ! grep -q /labs/ /proc/self/mountinfo"
+        );
+        let output = with_run_of_its_own(&script);
+        assert!(output.status.success(), "{meanwhile}: {output:?}");
+    }
+}
+
+// Spec: lab.md#lab-28
+#[test]
+fn nobody_else_may_change_a_lab_or_reach_its_fabric_whatever_the_umask_and_what_others_may_change_is_refused()
+{
+    if !possible() {
+        return;
+    }
+    let output = with_run_of_its_own(
+        "$WEIR up a \"$TOPOLOGY\"; find /run -mindepth 1 ! -type l -perm /022\n\
+         stat -c '%a %n' /run/weir/labs.lock /run/weir/labs/a/fabric.sock\n\
+         chmod 666 /run/weir/labs/a/lab.json; $WEIR down a || echo refused\n\
+         chmod 644 /run/weir/labs/a/lab.json; $WEIR down a",
+    );
+    assert_eq!(
+        text(&output.stdout),
+        "600 /run/weir/labs.lock\n600 /run/weir/labs/a/fabric.sock\nrefused\n",
+        "{output:?}"
+    );
+    assert!(output.status.success() && text(&output.stderr).contains("mode 666"), "{output:?}");
 }
