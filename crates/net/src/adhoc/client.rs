@@ -31,7 +31,7 @@ const START_IN: Duration = Duration::from_millis(100);
 /// What the server may need to send its outcome after our own end.
 const OUTCOME_LIMIT: Duration = Duration::from_secs(70);
 /// Segments of the control connection pass where full ones vanish: whatever becomes of the load, its account comes back.
-const CONTROL_SEGMENT_BYTES: u64 = 536;
+pub(crate) const CONTROL_SEGMENT_BYTES: u64 = 536;
 /// A path that was cut for half a minute is bridged: TCP asks less and less often.
 const SILENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);

@@ -6,7 +6,7 @@ use super::parameters::Parameters;
 use super::results::Results;
 use super::wire::{Cookie, State, Wire, WireError, make_cookie};
 use super::{LOOK, PATIENCE};
-use crate::adhoc::client::judge;
+use crate::adhoc::client::{CONTROL_SEGMENT_BYTES, judge};
 use crate::adhoc::{AdhocError, CLIENT, Job, Measurement, Progress};
 use crate::rendezvous::{self, Flow, FlowSpec};
 use crate::stream::clock::{Ending, Patience};
@@ -46,8 +46,6 @@ enum Flows {
 /// How the load went, from outside.
 struct Course {
     stopped: bool,
-    /// How long the end was held back after the last datagram.
-    held: Duration,
     /// From the word that ended the test to the server's answer.
     answered: Duration,
     length: Duration,
@@ -144,7 +142,7 @@ impl Client {
         heard(wire.expect(State::DisplayResults))?;
         // The figures are here: a server that has gone meanwhile changes none.
         let _ = wire.send_state(State::Done);
-        let told = Told { specs: &specs, held: course.held, slack: began + course.answered };
+        let told = Told { specs: &specs, slack: began + course.answered };
         let (outcomes, more) = match (job, near) {
             (Job::Stream(plan), Ran::Streams(near)) => told.streams(plan, *near, &far)?,
             (Job::Udp(plan), Ran::Datagrams(reports)) => told.datagrams(plan, reports, &far, &control)?,
@@ -159,7 +157,8 @@ impl Client {
 
     fn open(&self, cookie: &Cookie) -> Result<Wire, AdhocError> {
         let address = self.address;
-        let stream = tcp::connect(address, None, PATIENCE).map_err(|error| {
+        let options = TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), ..TcpOptions::unasked() };
+        let stream = tcp::connect(address, Some(&options), PATIENCE).map_err(|error| {
             AdhocError::new(format!(
                 "cannot connect to {address}: {error}\n  is `iperf3 -s` running there, and does a firewall let it through?"
             ))
@@ -265,17 +264,15 @@ impl Client {
                 tell(start.elapsed());
             }
         }
-        let load_ended = Instant::now();
         if over && job.flows(false).iter().any(|flow| flow.sends) {
             std::thread::sleep(LINGER);
         }
-        let held = if over { load_ended.elapsed() } else { Duration::ZERO };
         let length = start.elapsed();
         let ended = Instant::now();
         let answer = wire.send_state(State::TestEnd).and_then(|()| wire.expect(State::ExchangeResults));
         control.stop();
         match answer {
-            Ok(()) => Ok(Course { stopped, held, answered: ended.elapsed(), length }),
+            Ok(()) => Ok(Course { stopped, answered: ended.elapsed(), length }),
             Err(error) => give_up(self.broken(&error)),
         }
     }
