@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use weir_net::adhoc::{Server, ServerLimits};
 use weir_net::iperf3;
+use weir_transport::address::Shown;
 use weir_transport::exposure;
 
 /// Wait for measurements until SIGINT or SIGTERM.
@@ -46,9 +47,10 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<i32> {
     let key = key(args.key_file.as_deref())?;
     if key.is_none() && !args.open && !exposure::is_closed(&address) {
         bail!(
-            "{address} can be reached from other machines, so a key is needed\n  \
+            "{} can be reached from other machines, so a key is needed\n  \
              head -c 32 /dev/urandom > key     and give both ends --key-file key\n  \
-             or say --open to let anyone measure who reaches the port"
+             or say --open to let anyone measure who reaches the port",
+            Shown(address)
         );
     }
     weir_sys::signal::count_interrupts();
@@ -67,8 +69,9 @@ fn serve_iperf3(args: &ServeArgs, address: SocketAddr) -> anyhow::Result<i32> {
     }
     if !args.open && !exposure::is_closed(&address) {
         bail!(
-            "{address} can be reached from other machines, and iperf3 has no keys\n  \
-             say --open to let anyone measure who reaches the port"
+            "{} can be reached from other machines, and iperf3 has no keys\n  \
+             say --open to let anyone measure who reaches the port",
+            Shown(address)
         );
     }
     weir_sys::signal::count_interrupts();
@@ -79,6 +82,7 @@ fn serve_iperf3(args: &ServeArgs, address: SocketAddr) -> anyhow::Result<i32> {
 }
 
 fn tell_listening(json: bool, address: SocketAddr, how: &str) {
+    let address = Shown(address);
     if json {
         say(&serde_json::json!({"event": "listening", "address": address.to_string()}).to_string());
     } else {

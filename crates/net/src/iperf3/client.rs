@@ -21,6 +21,7 @@ use weir_core::Values;
 use weir_seams::workload::{Control, WorkloadError};
 use weir_sys::tcp_info::TcpInfo;
 use weir_sys::{clock, socket};
+use weir_transport::address::Shown;
 use weir_transport::deadline::Deadline;
 use weir_transport::tcp;
 use weir_transport::tcp_options::TcpOptions;
@@ -69,7 +70,7 @@ impl Client {
             }
             _ => String::new(),
         };
-        AdhocError::new(format!("the iperf3 server at {}: {error}{hint}", self.address))
+        AdhocError::new(format!("the iperf3 server at {}: {error}{hint}", Shown(self.address)))
     }
 
     /// Carries out one job, as `adhoc::Client::measure` does with a server of weir's.
@@ -157,13 +158,14 @@ impl Client {
 
     fn open(&self, cookie: &Cookie) -> Result<Wire, AdhocError> {
         let address = self.address;
+        let shown = Shown(address);
         let options = TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), ..TcpOptions::unasked() };
         let stream = tcp::connect(address, Some(&options), PATIENCE).map_err(|error| {
             AdhocError::new(format!(
-                "cannot connect to {address}: {error}\n  is `iperf3 -s` running there, and does a firewall let it through?"
+                "cannot connect to {shown}: {error}\n  is `iperf3 -s` running there, and does a firewall let it through?"
             ))
         })?;
-        let wire = Wire::new(stream).map_err(|error| AdhocError::new(format!("{address}: {error}")))?;
+        let wire = Wire::new(stream).map_err(|error| AdhocError::new(format!("{shown}: {error}")))?;
         wire.send_cookie(cookie).map_err(|error| self.broken(&error))?;
         Ok(wire)
     }
@@ -176,14 +178,15 @@ impl Client {
         cookie: &Cookie,
     ) -> Result<Flows, AdhocError> {
         let address = self.address;
-        let failed = |text: String| AdhocError::new(format!("{address}: {text}"));
+        let shown = Shown(address);
+        let failed = |text: String| AdhocError::new(format!("{shown}: {text}"));
         let (mut flows, mut copies) = (Vec::new(), Vec::new());
         for spec in specs {
             let stream = tcp::connect(address, Some(options), PATIENCE).map_err(|error| {
                 // What this machine's own socket refused says so at length.
                 AdhocError::new(match error.kind() {
                     ErrorKind::InvalidInput => error.to_string(),
-                    _ => format!("cannot connect stream {} to {address}: {error}", spec.index),
+                    _ => format!("cannot connect stream {} to {shown}: {error}", spec.index),
                 })
             })?;
             let connected = stream
@@ -202,7 +205,8 @@ impl Client {
         for spec in specs {
             let stream = greet(address, plan).map_err(|error| {
                 AdhocError::new(format!(
-                    "{address} does not answer over UDP: {error}\n  does a firewall let UDP through?"
+                    "{} does not answer over UDP: {error}\n  does a firewall let UDP through?",
+                    Shown(address)
                 ))
             })?;
             flows.push(Flow { spec, stream });
@@ -241,7 +245,7 @@ impl Client {
                     };
                     return give_up(AdhocError::new(format!(
                         "the iperf3 server at {}: {error}, {:.1} s after the start",
-                        self.address,
+                        Shown(self.address),
                         start.elapsed().as_secs_f64()
                     )));
                 }

@@ -376,11 +376,8 @@ mod unit_tests {
             lateness: crate::generator::Lateness::default(),
             ticks: crate::generator::Ticks::new(0, 1_000.0),
         };
-        let report = datagrams::Report {
-            entity: spec(true).entity,
-            sent: Some(sent),
-            ..datagrams::Report::default()
-        };
+        let report =
+            datagrams::Report { entity: spec(true).entity, sent: Some(sent), ..datagrams::Report::default() };
         let stream = StreamResults {
             id: 1,
             packets: 1_000,
