@@ -1,22 +1,18 @@
 //! What commands that listen or connect have in common.
 
 use anyhow::Context;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
-use weir_transport::Key;
+use weir_transport::{Key, address};
 
 pub fn key(path: Option<&Path>) -> anyhow::Result<Option<Key>> {
     Ok(path.map(Key::from_file).transpose()?)
 }
 
-/// `HOST`, `HOST:PORT`, an address of either family, `[ADDRESS]:PORT`.
+/// `HOST`, `HOST:PORT`, an address of either family, `[ADDRESS]:PORT`, a link-local one with `%INTERFACE`.
 pub fn resolve(text: &str, port: u16) -> anyhow::Result<SocketAddr> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(address);
-    }
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, port));
+    if let Some(address) = address::parse(text, port) {
+        return address.map_err(anyhow::Error::msg);
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => {

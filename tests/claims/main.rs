@@ -17,6 +17,7 @@ mod lab_capture;
 mod lab_paths;
 mod lab_programs;
 mod lab_wires;
+mod link_local;
 mod matrix;
 mod network_faults;
 mod new;

@@ -201,8 +201,14 @@ const CAUSES: [Rule; 14] = [
 /// Names the factor that bounded one step of one trial.
 // Spec: evidence.md#order-1
 pub fn limiting_factor(facts: &Facts) -> LimitingFactor {
-    if let Some(unfit) = fitness::emulator_limited(facts).or_else(|| fitness::generator_limited(facts)) {
+    let still = ends::nothing_arrived(facts);
+    let without_transport = still.as_ref().map(|_| Facts { transport: None, ..facts.clone() });
+    let moved = without_transport.as_ref().unwrap_or(facts);
+    if let Some(unfit) = fitness::emulator_limited(moved).or_else(|| fitness::generator_limited(moved)) {
         return unfit;
+    }
+    if let Some(unknown) = still {
+        return unknown;
     }
     let mut factor = cause(facts).unwrap_or_else(|| path::unknown(facts));
     factor.evidence.extend(window::audit(facts, factor.name));

@@ -6,13 +6,14 @@ use crate::rendezvous::{self, Body, Flow, Side};
 use crate::threads::Guard;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use weir_core::hosts::PortRange;
 use weir_seams::workload::{Assignment, Control, WorkloadError};
 use weir_sys::poll::{self, Interest};
 use weir_sys::socket;
+use weir_transport::address::at_port;
 use weir_transport::tcp_options::TcpOptions;
 use weir_transport::{key, tcp};
 
@@ -68,7 +69,7 @@ pub fn hear_all(flows: &[Flow]) -> Result<BTreeMap<u32, Link>, WorkloadError> {
 /// Opens a door for each flow, at the address that the flow has come to, and tells it.
 pub fn open_and_greet(flows: &[Flow], options: &TcpOptions) -> io::Result<BTreeMap<u32, Link>> {
     let opened = flows.iter().map(|flow| {
-        let door = Door::open(flow.stream.local_addr()?.ip(), None, options)?;
+        let door = Door::open(flow.stream.local_addr()?, None, options)?;
         (&flow.stream).write_all(&door.greeting())?;
         Ok((flow.spec.index, Link::Door(door)))
     });
@@ -84,10 +85,9 @@ pub struct Door {
 }
 
 impl Door {
-    /// Listens at a free port of `address`, within `ports` if there are some.
-    pub fn open(address: IpAddr, ports: Option<PortRange>, options: &TcpOptions) -> io::Result<Door> {
-        let listener =
-            PortRange::bind(ports, |port| tcp::listen(SocketAddr::new(address, port), Some(options)))?;
+    /// Listens at a free port beside `address`, within `ports` if there are some.
+    pub fn open(address: SocketAddr, ports: Option<PortRange>, options: &TcpOptions) -> io::Result<Door> {
+        let listener = PortRange::bind(ports, |port| tcp::listen(at_port(address, port), Some(options)))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         Ok(Door { listener, port, token: key::random()? })
@@ -101,7 +101,8 @@ impl Door {
         body.flows
             .iter()
             .map(|flow| {
-                let door = Door::open(body.address, assignment.data_ports, options).map_err(stop)?;
+                let address = SocketAddr::new(body.address, 0);
+                let door = Door::open(address, assignment.data_ports, options).map_err(stop)?;
                 Ok((flow.index, door))
             })
             .collect()
@@ -194,7 +195,7 @@ impl Way {
         let port = u16::from_le_bytes([greeting[0], greeting[1]]);
         let mut token = [0; TOKEN_BYTES];
         token.copy_from_slice(&greeting[2..]);
-        Ok(Way { address: SocketAddr::new(flow.peer_addr()?.ip(), port), token })
+        Ok(Way { address: at_port(flow.peer_addr()?, port), token })
     }
 
     /// As `connect`, for who makes many: the socket's own time-outs bound this and every later call on it.

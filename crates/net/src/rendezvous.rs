@@ -10,11 +10,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_core::hosts::PortRange;
 use weir_seams::workload::{Assignment, Control, Outcome, StepRequest, Task, WorkloadError};
+use weir_transport::address::Shown;
+use weir_transport::associate::open_all;
 use weir_transport::dial::{Call, dial};
 use weir_transport::gate::{Gate, GateLimits};
 use weir_transport::handshake::{Mode, Status, Token};
 use weir_transport::tcp_options::TcpOptions;
-use weir_transport::udp::{self, Association, UdpGate};
+use weir_transport::udp::{Association, UdpGate};
 use weir_transport::{Key, tcp};
 
 pub const ACCEPT: &str = "accept";
@@ -377,7 +379,7 @@ pub fn connect(assignment: &Assignment, options: &TcpOptions) -> Result<Vec<Flow
         .collect();
     let streams = dial(&calls, Some(&key), Some(options), CONNECT_LIMIT).map_err(|failed| {
         let (spec, address) = &called[failed.index];
-        WorkloadError::retry(format!("{} to {address}: {}", spec.entity, failed.error))
+        WorkloadError::retry(format!("{} to {}: {}", spec.entity, Shown(*address), failed.error))
     })?;
     Ok(called.into_iter().zip(streams).map(|((spec, _), stream)| Flow { spec, stream }).collect())
 }
@@ -386,13 +388,13 @@ pub fn connect(assignment: &Assignment, options: &TcpOptions) -> Result<Vec<Flow
 pub fn associate(assignment: &Assignment) -> Result<Vec<Flow<Association>>, WorkloadError> {
     allow_many(assignment)?;
     let key = key_of(assignment)?;
-    let mut flows = Vec::new();
-    for (spec, address) in called(assignment)? {
-        let stream = udp::open(address, NO_TOKEN, spec.index, Some(&key), CONNECT_LIMIT)
-            .map_err(|error| WorkloadError::retry(format!("{} to UDP {address}: {error}", spec.entity)))?;
-        flows.push(Flow { spec, stream });
-    }
-    Ok(flows)
+    let called = called(assignment)?;
+    let calls: Vec<(SocketAddr, u32)> = called.iter().map(|(spec, address)| (*address, spec.index)).collect();
+    let streams = open_all(&calls, NO_TOKEN, Some(&key), CONNECT_LIMIT).map_err(|failed| {
+        let (spec, address) = &called[failed.index];
+        WorkloadError::retry(format!("{} to UDP {}: {}", spec.entity, Shown(*address), failed.error))
+    })?;
+    Ok(called.into_iter().zip(streams).map(|((spec, _), stream)| Flow { spec, stream }).collect())
 }
 
 /// What the kernel granted to each flow's end, by `ENTITY.sender` and `ENTITY.receiver`.

@@ -2,7 +2,7 @@
 
 use crate::address::{configure, control_socket, request};
 use std::collections::BTreeMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
@@ -18,6 +18,26 @@ pub struct Interface {
     pub up: bool,
     pub ipv4: Vec<Ipv4Addr>,
     pub ipv6: Vec<Ipv6Addr>,
+}
+
+/// Its index in this namespace; `None` where there is none of the name.
+pub fn index_of(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // Safety: `name` is a C string that outlives the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+/// Its name; `None` where there is none of the index.
+pub fn name_of(index: u32) -> Option<String> {
+    let mut name: [libc::c_char; libc::IF_NAMESIZE] = [0; libc::IF_NAMESIZE];
+    // Safety: `name` has the room that the call asks for, and is a C string when it succeeds.
+    let known = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    if known.is_null() {
+        return None;
+    }
+    // Safety: the call has put a C string there.
+    Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 /// All interfaces by name.

@@ -1,5 +1,6 @@
 //! Many connections at once: over a path of 25 ms, one after the other a thousand take over a minute.
 
+use crate::address::Shown;
 use crate::handshake::{ClientHandshake, ClientStep, HandshakeError, Mode, Token};
 use crate::key::{self, Key};
 use crate::tcp_options::{OptionError, TcpOptions};
@@ -80,7 +81,7 @@ pub fn dial(
         let until = lines[oldest].as_ref().map_or_else(Instant::now, |line| line.until);
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let text = format!("no answer from {} within {limit:?}", calls[oldest].address);
+            let text = format!("no answer from {} within {limit:?}", Shown(calls[oldest].address));
             return Err(failed(oldest, io::Error::new(ErrorKind::TimedOut, text)));
         }
         let ready = epoll.wait(Some(left)).map_err(|error| failed(oldest, error))?.to_vec();

@@ -1,6 +1,8 @@
 //! How bytes travel: the transports, frames, keys, and what a fresh connection says before it is let in.
 //! What goes over the wire is in `docs/specs/net-protocol.md`.
 
+pub mod address;
+pub mod associate;
 pub mod datagram;
 pub mod deadline;
 pub mod dial;

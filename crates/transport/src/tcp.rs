@@ -1,5 +1,6 @@
 //! The transport over kernel TCP, blocking, every call bounded by a time-out.
 
+use crate::address::Shown;
 use crate::tcp_options::TcpOptions;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -18,17 +19,16 @@ pub struct Tcp;
 /// Opens a listener; `options` are set first, since some are told to the peer in the handshake.
 /// Errors name the address and what to do.
 pub fn listen(address: SocketAddr, options: Option<&TcpOptions>) -> io::Result<TcpListener> {
+    let shown = Shown(address);
     let named = |error: io::Error| match error.kind() {
         ErrorKind::AddrInUse => io::Error::new(
             ErrorKind::AddrInUse,
-            format!(
-                "{address} is in use; stop what listens there (ss -ltnp shows it) or choose another port"
-            ),
+            format!("{shown} is in use; stop what listens there (ss -ltnp shows it) or choose another port"),
         ),
         ErrorKind::AddrNotAvailable => {
-            io::Error::new(ErrorKind::AddrNotAvailable, format!("{address} is no address of this machine"))
+            io::Error::new(ErrorKind::AddrNotAvailable, format!("{shown} is no address of this machine"))
         }
-        kind => io::Error::new(kind, format!("cannot listen at {address}: {error}")),
+        kind => io::Error::new(kind, format!("cannot listen at {shown}: {error}")),
     };
     let socket = socket::tcp_socket(&address).map_err(named)?;
     if let Some(options) = options {

@@ -17,6 +17,8 @@ const WINDOW_BUFFER_BYTES_MIN: u64 = 64 * 1024;
 const MIX: char = '+';
 /// Most congestion controls of a mix.
 pub const MIX_MAX: usize = 16;
+/// Segments that a kernel can be asked for: `TCP_MIN_MSS` to `MAX_TCP_WINDOW`.
+pub const MSS_BYTES: std::ops::RangeInclusive<u64> = 88..=32_767;
 /// Most that TCP options take of a segment.
 const MSS_OPTION_BYTES_MAX: u64 = 40;
 

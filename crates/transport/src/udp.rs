@@ -1,11 +1,11 @@
 //! UDP: the door of whoever listens, associations with those who have come in, and the transport of whole messages.
 //! What is said is in `datagram`.
 
-use crate::datagram::{
-    Door, HEADER_BYTES, Header, Heard, Kind, Knock, OPENING_BYTES, Opening, OpeningKind, Reaction, Refusal,
-};
+use crate::address::Shown;
+use crate::associate::open;
+use crate::datagram::{Door, HEADER_BYTES, Header, Kind, OPENING_BYTES, Opening, OpeningKind, Reaction};
 use crate::handshake::{HandshakeError, Token};
-use crate::key::{self, Key};
+use crate::key::Key;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
@@ -18,9 +18,6 @@ use weir_sys::{clock, socket};
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 /// Payload of the largest message.
 pub const MESSAGE_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
-/// First pause before an opening is said again; it doubles up to the second.
-const AGAIN_FIRST: Duration = Duration::from_millis(50);
-const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// Datagrams looked at before the clock is again, so that a flood keeps nobody waiting for ever.
 const BURST: usize = 256;
 
@@ -31,7 +28,7 @@ pub struct Association {
     /// In every message both ways; strangers do not know it.
     pub tag: u64,
     /// What let the peer in: said again to one that did not hear it. Clients have none.
-    answer: Option<[u8; OPENING_BYTES]>,
+    pub(crate) answer: Option<[u8; OPENING_BYTES]>,
 }
 
 impl Association {
@@ -163,17 +160,18 @@ impl UdpGate {
 
 /// The socket strangers send to, at a port that `shared_socket` shares with it. Errors name the address and what to do.
 pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let shown = Shown(address);
     let named = |error: io::Error| match error.kind() {
         ErrorKind::AddrInUse => io::Error::new(
             ErrorKind::AddrInUse,
             format!(
-                "UDP {address} is in use; stop what listens there (ss -lunp shows it) or choose another port"
+                "UDP {shown} is in use; stop what listens there (ss -lunp shows it) or choose another port"
             ),
         ),
         ErrorKind::AddrNotAvailable => {
-            io::Error::new(ErrorKind::AddrNotAvailable, format!("{address} is no address of this machine"))
+            io::Error::new(ErrorKind::AddrNotAvailable, format!("{shown} is no address of this machine"))
         }
-        kind => io::Error::new(kind, format!("cannot listen at UDP {address}: {error}")),
+        kind => io::Error::new(kind, format!("cannot listen at UDP {shown}: {error}")),
     };
     // Without sharing first: a port that somebody has must be an error, not a rival.
     let probe = socket::udp_socket(&address).map_err(named)?;
@@ -205,72 +203,6 @@ pub fn is_peers(error: &io::Error) -> bool {
             | NetworkUnreachable
             | PermissionDenied
     )
-}
-
-/// Comes in at the door at `address`, as flow `flow` of the session `token`. Errors: refused, or no answer within `limit`; a
-/// server that does not expect the flow gives none.
-pub fn open(
-    address: SocketAddr,
-    token: Token,
-    flow: u32,
-    key: Option<&Key>,
-    limit: Duration,
-) -> Result<Association, HandshakeError> {
-    let deadline = Instant::now() + limit;
-    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = UdpSocket::bind(any).map_err(socket::no_port_left)?;
-    socket.connect(address)?;
-    socket.set_nonblocking(true)?;
-    let mut knock = Knock::new(token, flow, key::random()?);
-    let mut bytes = [0; OPENING_BYTES + 1];
-    let mut pause = AGAIN_FIRST;
-    let mut refused = None;
-    let mut say_at = Instant::now();
-    loop {
-        let now = Instant::now();
-        if now >= deadline {
-            return Err(refused.map_or(HandshakeError::TimedOut(limit), HandshakeError::Io));
-        }
-        if now >= say_at {
-            // What cannot be sent now is said again later.
-            if let Err(error) = socket.send(&knock.to_send()) {
-                refused = Some(error);
-            }
-            say_at = now + pause;
-            pause = (pause * 2).min(AGAIN_MAX);
-        }
-        let left = say_at.min(deadline).saturating_duration_since(now);
-        if !poll::wait(socket.as_fd(), Interest::Readable, left)? {
-            continue;
-        }
-        let heard = match socket.recv(&mut bytes) {
-            Ok(count) => knock.on_datagram(&bytes[..count], key),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-            // Nobody listens there yet; perhaps soon.
-            Err(error) => {
-                refused = Some(error);
-                continue;
-            }
-        };
-        match heard {
-            Heard::Noise => {}
-            Heard::Challenged => (say_at, pause) = (Instant::now(), AGAIN_FIRST),
-            Heard::Open(tag) => {
-                socket.set_nonblocking(false)?;
-                return Ok(Association { socket, tag, answer: None });
-            }
-            Heard::Refused(why) => return Err(refusal(why)),
-        }
-    }
-}
-
-fn refusal(why: Refusal) -> HandshakeError {
-    match why {
-        Refusal::KeyWanted => HandshakeError::KeyWanted,
-        Refusal::ServerHasNoKey => HandshakeError::ServerHasNoKey,
-        Refusal::WrongKey => HandshakeError::WrongKey,
-        Refusal::Status(status) => status.refusal().unwrap_or(HandshakeError::NotWeir),
-    }
 }
 
 /// Whole messages over UDP: each arrives once or not at all, in any order.
@@ -424,6 +356,7 @@ impl Drop for UdpConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram::{Heard, Knock};
 
     const LIMIT: Duration = Duration::from_secs(10);
 

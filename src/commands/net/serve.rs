@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use weir_net::adhoc::{Server, ServerLimits};
 use weir_net::iperf3;
+use weir_transport::address::Shown;
 use weir_transport::exposure;
 
 /// Wait for measurements until SIGINT or SIGTERM.
@@ -47,9 +48,10 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<i32> {
     let key = key(args.key_file.as_deref())?;
     if key.is_none() && !args.open && !exposure::is_closed(&address) {
         bail!(
-            "{address} can be reached from other machines, so a key is needed\n  \
+            "{} can be reached from other machines, so a key is needed\n  \
              head -c 32 /dev/urandom > key     and give both ends --key-file key\n  \
-             or say --open to let anyone measure who reaches the port"
+             or say --open to let anyone measure who reaches the port",
+            Shown(address)
         );
     }
     weir_sys::signal::count_interrupts();
@@ -68,8 +70,9 @@ fn serve_iperf3(args: &ServeArgs, address: SocketAddr) -> anyhow::Result<i32> {
     }
     if !args.open && !exposure::is_closed(&address) {
         bail!(
-            "{address} can be reached from other machines, and iperf3 has no keys\n  \
-             say --open to let anyone measure who reaches the port"
+            "{} can be reached from other machines, and iperf3 has no keys\n  \
+             say --open to let anyone measure who reaches the port",
+            Shown(address)
         );
     }
     weir_sys::signal::count_interrupts();
@@ -85,6 +88,7 @@ fn asked_to_end() -> u32 {
 }
 
 fn tell_listening(json: bool, address: SocketAddr, how: &str) -> anyhow::Result<()> {
+    let address = Shown(address);
     if json {
         say(serde_json::json!({"event": "listening", "address": address.to_string()}))?;
     } else {

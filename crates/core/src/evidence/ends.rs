@@ -23,6 +23,17 @@ impl TransportFacts {
     }
 }
 
+/// A sender whose data nobody gets fills its buffer, waits, and sends again: that tells of no resource.
+// Spec: evidence.md#order-3
+pub(super) fn nothing_arrived(facts: &Facts) -> Option<LimitingFactor> {
+    let transport = facts.transport.filter(|transport| transport.goodput_bits_per_second <= 0.0)?;
+    let evidence = vec![
+        "no byte arrived in the steady state: a time in which nothing moves shows no limit".to_owned(),
+        format!("{} segments sent again", transport.retransmitted_segments),
+    ];
+    Some(LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence })
+}
+
 // Spec: evidence.md#ends-1
 pub(super) fn receiver_application(facts: &Facts) -> Option<LimitingFactor> {
     let transport = facts.transport?;

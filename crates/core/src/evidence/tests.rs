@@ -360,3 +360,28 @@ fn every_factor_comes_with_evidence_in_plain_letters_and_a_share_as_confidence()
         }
     }
 }
+
+// Spec: evidence.md#order-3
+#[test]
+fn no_resource_is_named_from_times_in_which_nothing_arrived() {
+    let waiting: [fn(&mut TransportFacts); 5] = [
+        |still| still.send_buffer_limited_seconds = 9.9,
+        |still| still.receive_window_limited_seconds = 9.9,
+        |still| still.source_waiting_seconds = 9.9,
+        |still| still.retransmitted_segments = 80,
+        |still| still.sender_thread_busy_ratio = 1.0,
+    ];
+    for set in waiting {
+        let mut moving = busy_flow();
+        set(&mut moving);
+        assert_ne!(named(moving, link(0.5), calm()), Factor::Unknown, "{moving:?}");
+        let still = TransportFacts { goodput_bits_per_second: 0.0, ..moving };
+        let factor = limiting_factor(&Facts { transport: Some(still), ..Facts::default() });
+        assert_eq!(factor.name, Factor::Unknown, "{still:?}");
+        assert!(factor.evidence[0].contains("no byte arrived in the steady state"), "{factor:?}");
+        assert!(factor.evidence.iter().all(|line| !line.contains("sysctl")), "{factor:?}");
+    }
+    let late = EmulatorFacts { lateness_seconds: Some(0.1), lateness_seconds_least: Some(0.1), ..calm() };
+    let still = TransportFacts { goodput_bits_per_second: 0.0, ..busy_flow() };
+    assert_eq!(named(still, link(0.0), late), Factor::EmulatorLimited);
+}

@@ -18,11 +18,13 @@ use weir_core::record::{Row, Series};
 use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
 use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
+use weir_transport::address::Shown;
+use weir_transport::associate::open_all;
 use weir_transport::deadline::Deadline;
 use weir_transport::dial::{Call, DialError, dial};
 use weir_transport::handshake::{self, HandshakeError, Mode, Token};
 use weir_transport::tcp_options::TcpOptions;
-use weir_transport::{Key, read_frame, tcp, udp, write_frame};
+use weir_transport::{Key, read_frame, tcp, write_frame};
 
 /// Time to connect, and for each answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ const START_IN: Duration = Duration::from_millis(100);
 /// What the server may need to send its outcome after our own end.
 const OUTCOME_LIMIT: Duration = Duration::from_secs(70);
 /// Segments of the control connection pass where full ones vanish: whatever becomes of the load, its account comes back.
-const CONTROL_SEGMENT_BYTES: u64 = 536;
+pub(crate) const CONTROL_SEGMENT_BYTES: u64 = 536;
 /// A path that was cut for half a minute is bridged: TCP asks less and less often.
 const SILENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
@@ -144,14 +146,15 @@ impl Client {
     fn open(&self) -> Result<TcpStream, AdhocError> {
         let address = self.address;
         let options = TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), ..TcpOptions::unasked() };
+        let shown = Shown(address);
         let stream = tcp::connect(address, Some(&options), PATIENCE).map_err(|error| {
             AdhocError::new(format!(
-                "cannot connect to {address}: {error}\n  is `weir net serve --listen {address}` running there, and does a \
+                "cannot connect to {shown}: {error}\n  is `weir net serve --listen {shown}` running there, and does a \
                  firewall let it through?"
             ))
         })?;
         handshake::open(&stream, Mode::Control, [0; 16], 0, self.key.as_ref(), PATIENCE)
-            .map_err(|error| AdhocError::new(format!("{address}: {error}")))?;
+            .map_err(|error| AdhocError::new(format!("{shown}: {error}")))?;
         Ok(stream)
     }
 
@@ -167,8 +170,8 @@ impl Client {
             AdhocError::new(match failed.error {
                 // This machine's own socket refused it; the server has nothing to do with it.
                 DialError::Option(error) => error.to_string(),
-                DialError::Connect(error) => format!("cannot connect to {address}: {error}"),
-                DialError::Handshake(error) => format!("{address}: {error}"),
+                DialError::Connect(error) => format!("cannot connect to {}: {error}", Shown(address)),
+                DialError::Handshake(error) => format!("{}: {error}", Shown(address)),
             })
         })?;
         let flows = specs.into_iter().zip(streams).map(|(spec, stream)| Flow { spec, stream });
@@ -188,22 +191,25 @@ impl Client {
     /// The flows over UDP.
     fn associate(&self, job: &Job, token: Token) -> Result<Flows, AdhocError> {
         let address = self.address;
-        let mut flows = Vec::new();
-        for spec in job.flows(false) {
-            let stream =
-                udp::open(address, token, spec.index, self.key.as_ref(), PATIENCE).map_err(|error| {
-                    if let HandshakeError::Io(error) = &error
-                        && error.kind() == ErrorKind::AddrNotAvailable
-                    {
-                        return AdhocError::new(format!("{}: {error}", spec.entity));
-                    }
-                    AdhocError::new(format!(
-                        "{address} does not answer over UDP: {error}\n  does a firewall let UDP through?"
-                    ))
-                })?;
-            flows.push(Flow { spec, stream });
-        }
-        Ok(Flows::Datagrams(flows))
+        let specs = job.flows(false);
+        // Where it cannot be raised, opening the sockets will tell.
+        let _ = weir_sys::socket::raise_open_files();
+        let calls: Vec<(SocketAddr, u32)> = specs.iter().map(|spec| (address, spec.index)).collect();
+        let streams = open_all(&calls, token, self.key.as_ref(), PATIENCE).map_err(|failed| {
+            let entity = &specs[failed.index].entity;
+            if let HandshakeError::Io(error) = &failed.error
+                && error.kind() == ErrorKind::AddrNotAvailable
+            {
+                return AdhocError::new(format!("{entity}: {error}"));
+            }
+            AdhocError::new(format!(
+                "{} does not answer over UDP: {entity}: {}\n  does a firewall let UDP through?",
+                Shown(address),
+                failed.error
+            ))
+        })?;
+        let flows = specs.into_iter().zip(streams).map(|(spec, stream)| Flow { spec, stream });
+        Ok(Flows::Datagrams(flows.collect()))
     }
 }
 
@@ -214,7 +220,7 @@ struct ServerConnection {
 
 impl ServerConnection {
     fn broken(&self, text: &str) -> AdhocError {
-        AdhocError::new(format!("the server at {}: {text}", self.address))
+        AdhocError::new(format!("the server at {}: {text}", Shown(self.address)))
     }
 
     fn send(&self, message: &FromClient) -> Result<(), AdhocError> {

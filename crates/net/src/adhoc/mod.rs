@@ -3,6 +3,8 @@
 
 pub mod client;
 pub mod message;
+#[cfg(test)]
+mod relay;
 pub mod search;
 pub mod server;
 mod session;

@@ -9,6 +9,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_transport::address::Shown;
 use weir_transport::gate::{Admitted, Gate, GateLimits};
 use weir_transport::handshake::{Mode, Status, Token};
 use weir_transport::udp::{Arrival, Association, UdpGate};
@@ -114,8 +115,9 @@ impl Server {
     pub fn listen(address: SocketAddr, key: Option<Key>, limits: ServerLimits) -> Result<Server, AdhocError> {
         let (listener, datagrams) =
             doors(address, key.as_ref()).map_err(|error| AdhocError::new(error.to_string()))?;
-        let gate = Gate::new(listener, key, GateLimits::default())
-            .map_err(|error| AdhocError::new(format!("cannot wait for connections at {address}: {error}")))?;
+        let gate = Gate::new(listener, key, GateLimits::default()).map_err(|error| {
+            AdhocError::new(format!("cannot wait for connections at {}: {error}", Shown(address)))
+        })?;
         let hall = Hall {
             expecting: Mutex::default(),
             closing: AtomicBool::new(false),

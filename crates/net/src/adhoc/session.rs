@@ -31,6 +31,8 @@ const AFTER_MAX: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(50);
 /// How soon a client over UDP that asks again is heard.
 const AGAIN: Duration = Duration::from_millis(5);
+/// How soon it is heard while others of its flows are still to come: well within the pause after which it asks once more.
+const ANSWER_EVERY: Duration = Duration::from_millis(20);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Session<'a> {
@@ -183,8 +185,19 @@ fn collect(
 ) -> Result<BTreeMap<u32, Arrived>, AdhocError> {
     let until = Instant::now() + CONNECT_LIMIT;
     let mut streams = BTreeMap::new();
+    let mut answered = Instant::now();
     while streams.len() < count {
-        match arrivals.recv_timeout(LOOK) {
+        // A client that did not hear that one of its flows was let in asks again while others are still to come.
+        if answered.elapsed() >= ANSWER_EVERY {
+            answered = Instant::now();
+            for arrived in streams.values() {
+                if let Arrived::Association(association) = arrived {
+                    let broken = |error| AdhocError::new(format!("the session broke: {error}"));
+                    association.answer_again().map_err(broken)?;
+                }
+            }
+        }
+        match arrivals.recv_timeout(ANSWER_EVERY) {
             Ok((index, stream)) => {
                 streams.insert(index, stream);
             }

@@ -1,8 +1,10 @@
 //! A server and its clients, good and bad, in one process.
 
+use super::relay::Relay;
 use super::*;
 use crate::latency::LatencyPlan;
 use crate::stream::plan::StreamPlan;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 use weir_core::param::Value;
 use weir_core::{Bytes, Values};
 use weir_transport::Key;
+use weir_transport::datagram::Opening;
 use weir_transport::handshake::{self, Mode};
 
 struct Running {
@@ -323,4 +326,32 @@ fn a_server_that_hangs_in_mid_measurement_ends_every_workload_with_that_reason()
         assert!(said.0.contains("has said nothing for 500ms"), "{name}: {said}");
         drop(held);
     }
+}
+
+// Spec: net-protocol.md#datagrams-6
+#[test]
+fn flows_over_udp_open_all_at_once_and_each_survives_the_loss_of_any_of_its_words() {
+    const FLOWS: u64 = 6;
+    let server = Running::begin(None);
+    let (mut asked, mut lost) = (BTreeSet::new(), BTreeSet::new());
+    let relay = Relay::begin(server.address, move |way, bytes| {
+        let Some(opening) = Opening::decode(bytes) else { return false };
+        asked.insert(opening.flow);
+        // Nobody is answered before all have asked, and of each word of each flow the first is lost.
+        asked.len() < FLOWS as usize || lost.insert((way, opening.kind as u8, opening.flow))
+    });
+    let mut values = Values::default();
+    for (key, value) in [
+        ("count", Value::Count(20)),
+        ("packet_rate", Value::Frequency(weir_core::units::Hertz(1_000.0))),
+        ("streams", Value::Count(FLOWS / 2)),
+        ("direction", Value::Text("both".to_owned())),
+    ] {
+        values.set(key, value);
+    }
+    let job = Job::Udp(crate::udp::plan::UdpPlan::from_values(&values).unwrap());
+    let measurement = measure(relay.address, None, &(job, values)).unwrap();
+    assert_eq!(measurement.invalid, None, "{measurement:?}");
+    let flows = measurement.rows.iter().filter(|row| row.metric == crate::udp::outcome::LOSS);
+    assert_eq!(flows.count(), FLOWS as usize);
 }

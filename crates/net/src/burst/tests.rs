@@ -235,7 +235,7 @@ fn strangers_at_the_door_are_not_taken_for_the_flow() {
     use std::io::Read;
     let options = weir_transport::tcp_options::TcpOptions::default();
     let address = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-    let door = Door::open(address, None, &options).unwrap();
+    let door = Door::open((address, 0).into(), None, &options).unwrap();
     let greeting = door.greeting();
     let port = u16::from_le_bytes([greeting[0], greeting[1]]);
     let (near, mut far) = flow();

@@ -6,7 +6,7 @@ use super::parameters::Parameters;
 use super::results::Results;
 use super::wire::{Cookie, State, Wire, WireError, make_cookie};
 use super::{LOOK, PATIENCE};
-use crate::adhoc::client::judge;
+use crate::adhoc::client::{CONTROL_SEGMENT_BYTES, judge};
 use crate::adhoc::{AdhocError, CLIENT, Job, Measurement, Progress};
 use crate::rendezvous::{self, Flow, FlowSpec};
 use crate::stream::clock::{Ending, Patience};
@@ -21,6 +21,7 @@ use weir_core::Values;
 use weir_seams::workload::{Control, WorkloadError};
 use weir_sys::tcp_info::TcpInfo;
 use weir_sys::{clock, socket};
+use weir_transport::address::Shown;
 use weir_transport::deadline::Deadline;
 use weir_transport::tcp;
 use weir_transport::tcp_options::TcpOptions;
@@ -46,8 +47,6 @@ enum Flows {
 /// How the load went, from outside.
 struct Course {
     stopped: bool,
-    /// How long the end was held back after the last datagram.
-    held: Duration,
     /// From the word that ended the test to the server's answer.
     answered: Duration,
     length: Duration,
@@ -71,7 +70,7 @@ impl Client {
             }
             _ => String::new(),
         };
-        AdhocError::new(format!("the iperf3 server at {}: {error}{hint}", self.address))
+        AdhocError::new(format!("the iperf3 server at {}: {error}{hint}", Shown(self.address)))
     }
 
     /// Carries out one job, as `adhoc::Client::measure` does with a server of weir's.
@@ -144,7 +143,7 @@ impl Client {
         heard(wire.expect(State::DisplayResults))?;
         // The figures are here: a server that has gone meanwhile changes none.
         let _ = wire.send_state(State::Done);
-        let told = Told { specs: &specs, held: course.held, slack: began + course.answered };
+        let told = Told { specs: &specs, slack: began + course.answered };
         let (outcomes, more) = match (job, near) {
             (Job::Stream(plan), Ran::Streams(near)) => told.streams(plan, *near, &far)?,
             (Job::Udp(plan), Ran::Datagrams(reports)) => told.datagrams(plan, reports, &far, &control)?,
@@ -159,12 +158,14 @@ impl Client {
 
     fn open(&self, cookie: &Cookie) -> Result<Wire, AdhocError> {
         let address = self.address;
-        let stream = tcp::connect(address, None, PATIENCE).map_err(|error| {
+        let shown = Shown(address);
+        let options = TcpOptions { mss: Some(CONTROL_SEGMENT_BYTES), ..TcpOptions::unasked() };
+        let stream = tcp::connect(address, Some(&options), PATIENCE).map_err(|error| {
             AdhocError::new(format!(
-                "cannot connect to {address}: {error}\n  is `iperf3 -s` running there, and does a firewall let it through?"
+                "cannot connect to {shown}: {error}\n  is `iperf3 -s` running there, and does a firewall let it through?"
             ))
         })?;
-        let wire = Wire::new(stream).map_err(|error| AdhocError::new(format!("{address}: {error}")))?;
+        let wire = Wire::new(stream).map_err(|error| AdhocError::new(format!("{shown}: {error}")))?;
         wire.send_cookie(cookie).map_err(|error| self.broken(&error))?;
         Ok(wire)
     }
@@ -177,14 +178,15 @@ impl Client {
         cookie: &Cookie,
     ) -> Result<Flows, AdhocError> {
         let address = self.address;
-        let failed = |text: String| AdhocError::new(format!("{address}: {text}"));
+        let shown = Shown(address);
+        let failed = |text: String| AdhocError::new(format!("{shown}: {text}"));
         let (mut flows, mut copies) = (Vec::new(), Vec::new());
         for spec in specs {
             let stream = tcp::connect(address, Some(options), PATIENCE).map_err(|error| {
                 // What this machine's own socket refused says so at length.
                 AdhocError::new(match error.kind() {
                     ErrorKind::InvalidInput => error.to_string(),
-                    _ => format!("cannot connect stream {} to {address}: {error}", spec.index),
+                    _ => format!("cannot connect stream {} to {shown}: {error}", spec.index),
                 })
             })?;
             let connected = stream
@@ -203,7 +205,8 @@ impl Client {
         for spec in specs {
             let stream = greet(address, plan).map_err(|error| {
                 AdhocError::new(format!(
-                    "{address} does not answer over UDP: {error}\n  does a firewall let UDP through?"
+                    "{} does not answer over UDP: {error}\n  does a firewall let UDP through?",
+                    Shown(address)
                 ))
             })?;
             flows.push(Flow { spec, stream });
@@ -242,7 +245,7 @@ impl Client {
                     };
                     return give_up(AdhocError::new(format!(
                         "the iperf3 server at {}: {error}, {:.1} s after the start",
-                        self.address,
+                        Shown(self.address),
                         start.elapsed().as_secs_f64()
                     )));
                 }
@@ -265,17 +268,15 @@ impl Client {
                 tell(start.elapsed());
             }
         }
-        let load_ended = Instant::now();
         if over && job.flows(false).iter().any(|flow| flow.sends) {
             std::thread::sleep(LINGER);
         }
-        let held = if over { load_ended.elapsed() } else { Duration::ZERO };
         let length = start.elapsed();
         let ended = Instant::now();
         let answer = wire.send_state(State::TestEnd).and_then(|()| wire.expect(State::ExchangeResults));
         control.stop();
         match answer {
-            Ok(()) => Ok(Course { stopped, held, answered: ended.elapsed(), length }),
+            Ok(()) => Ok(Course { stopped, answered: ended.elapsed(), length }),
             Err(error) => give_up(self.broken(&error)),
         }
     }

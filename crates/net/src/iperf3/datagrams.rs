@@ -205,7 +205,8 @@ impl End<'_> {
                         counted_from = account.begin_counting();
                     }
                     for datagram in room[..count].chunks(load.size_bytes) {
-                        let Some((sent_ns, number)) = read(datagram, load.wide) else { continue };
+                        let read = read(datagram, load.wide, account.next());
+                        let Some((sent_ns, number)) = read else { continue };
                         account.on_datagram(number - 1, sent_ns, now);
                         bytes += if counting { datagram.len() as u64 } else { 0 };
                         unreported += datagram.len() as u64;
@@ -296,11 +297,17 @@ fn write(datagram: &mut [u8], wide: bool, number: u64, now_ns: u64) {
     }
 }
 
-/// When it was sent, by the sender's clock, and its number, at least 1.
-fn read(datagram: &[u8], wide: bool) -> Option<(u64, u64)> {
+/// When it was sent, by the sender's clock, and its number, at least 1. Of a narrow number the sender has cut what is above 32
+/// bits: it is the one nearest to `largest`, the largest so far.
+fn read(datagram: &[u8], wide: bool, largest: u64) -> Option<(u64, u64)> {
     let word = |at: usize| Some(u32::from_be_bytes(datagram.get(at..at + 4)?.try_into().ok()?));
     let (seconds, micros) = (word(0)?, word(4)?);
-    let number = if wide { u64::from(word(8)?) << 32 | u64::from(word(12)?) } else { u64::from(word(8)?) };
+    let number = if wide {
+        u64::from(word(8)?) << 32 | u64::from(word(12)?)
+    } else {
+        let ahead = word(8)?.wrapping_sub(largest as u32).cast_signed();
+        largest.checked_add_signed(i64::from(ahead))?
+    };
     let sent_ns = u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000;
     (1..=NUMBER_MAX).contains(&number).then_some((sent_ns, number))
 }
@@ -318,18 +325,42 @@ mod unit_tests {
             write(&mut datagram, wide, 0x0102_0304, 5_000_006_789);
             assert_eq!(datagram[..8], [0, 0, 0, 5, 0, 0, 0, 6]);
             assert_eq!(datagram[header - 4..header + 1], [1, 2, 3, 4, 7]);
-            assert_eq!(read(&datagram[..header], wide), Some((5_000_006_000, 0x0102_0304)));
-            assert_eq!(read(&datagram[..header - 1], wide), None);
+            assert_eq!(read(&datagram[..header], wide, 0), Some((5_000_006_000, 0x0102_0304)));
+            assert_eq!(read(&datagram[..header - 1], wide, 0), None);
         }
         assert_eq!(HELLO[0], *b"9876");
         assert_eq!(REPLY[0], *b"6789");
+    }
+
+    // Spec: net-protocol.md#iperf3-7
+    #[test]
+    fn narrow_numbers_go_on_beyond_32_bits_and_none_is_lost_or_doubled_there() {
+        const WRAP: u64 = 1 << 32;
+        let mut datagram = [0; NARROW_HEADER_BYTES];
+        let mut account = Account::new(WRAP - 5).unwrap();
+        let mut told = Vec::new();
+        // One comes late across the edge, and one is missing.
+        for number in [WRAP - 9, WRAP - 2, WRAP - 1, WRAP + 1, WRAP, WRAP + 3] {
+            write(&mut datagram, false, number, 0);
+            let largest = if told.is_empty() { WRAP - 10 } else { account.next() };
+            let (_, read) = read(&datagram, false, largest).unwrap();
+            told.push(read);
+            account.on_datagram(read - 1, 0, 0);
+        }
+        assert_eq!(told, [WRAP - 9, WRAP - 2, WRAP - 1, WRAP + 1, WRAP, WRAP + 3]);
+        assert_eq!((account.next(), account.duplicate, account.reordered), (WRAP + 3, 0, 1));
+        // Twice around, and what would lie before the first.
+        write(&mut datagram, false, 2 * WRAP + 7, 0);
+        assert_eq!(read(&datagram, false, 2 * WRAP - 1), Some((0, 2 * WRAP + 7)));
+        write(&mut datagram, false, WRAP - 1, 0);
+        assert_eq!(read(&datagram, false, 0), None);
     }
 
     proptest! {
         #[test]
         fn whatever_comes_is_counted_or_passed_over(bytes in prop::collection::vec(any::<u8>(), 0..40), wide in any::<bool>()) {
             let mut account = Account::new(0).unwrap();
-            if let Some((sent_ns, number)) = read(&bytes, wide) {
+            if let Some((sent_ns, number)) = read(&bytes, wide, account.next()) {
                 account.on_datagram(number - 1, sent_ns, 5);
                 prop_assert_eq!(account.distinct, 1);
             }

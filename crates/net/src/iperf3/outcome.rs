@@ -51,7 +51,7 @@ fn signed(count: u64) -> i64 {
 }
 
 /// Fills in what a thread counted of a stream of datagrams.
-fn tell_datagrams(stream: &mut StreamResults, report: &datagrams::Report) {
+fn tell_datagrams(stream: &mut StreamResults, report: &datagrams::Report, warm_ns: u64, ended_ns: u64) {
     if let Some(sent) = &report.sent {
         stream.packets = signed(sent.in_all);
         stream.omitted_packets = Some(signed(sent.omitted));
@@ -65,6 +65,9 @@ fn tell_datagrams(stream: &mut StreamResults, report: &datagrams::Report) {
         stream.errors = signed((numbers - received.counted_from).saturating_sub(received.account.distinct));
         stream.omitted_errors = Some(0);
         stream.bytes = signed(received.bytes);
+        // What came after the client's word has come within a longer time.
+        let last_ns = received.account.last_ns.max(ended_ns);
+        stream.end_time = Some(last_ns.saturating_sub(warm_ns) as f64 / 1e9);
         stream.jitter_seconds = received.account.jitter_ns / 1e9;
     }
 }
@@ -104,7 +107,7 @@ pub fn results(specs: &[FlowSpec], ran: &Ran, warm_ns: u64, ended_ns: u64) -> Re
             }
             Ran::Datagrams(reports) => {
                 if let Some(report) = reports.iter().find(|report| report.entity == spec.entity) {
-                    tell_datagrams(&mut stream, report);
+                    tell_datagrams(&mut stream, report, warm_ns, ended_ns);
                 }
             }
         }
@@ -143,8 +146,6 @@ fn longer(counted: f64, planned: f64) -> Option<String> {
 /// What is known here of a test beside what the server tells.
 pub struct Told<'a> {
     pub specs: &'a [FlowSpec],
-    /// How long nothing was sent before the word that ended the test.
-    pub held: Duration,
     /// How much longer than the load the server's clock may have run.
     pub slack: Duration,
 }
@@ -283,9 +284,8 @@ impl Told<'_> {
                 if !(0.0..1e6).contains(&stream.jitter_seconds) {
                     return Err(unclear());
                 }
-                // Nothing was sent while the end was held back.
-                let over = (seconds - self.held.as_secs_f64()).max(seconds / 2.0);
-                longest = longest.max(over);
+                // It may have received all the time that the end was held back: what a queue had kept.
+                longest = longest.max(seconds);
                 let flow = udp_outcome::SentFlow {
                     entity: entity.clone(),
                     sent: counted,
@@ -298,7 +298,7 @@ impl Told<'_> {
                     entity: entity.clone(),
                     distinct: came,
                     jitter_ns: stream.jitter_seconds * 1e9,
-                    over_ns: Some((over * 1e9) as u64),
+                    over_ns: Some((seconds * 1e9) as u64),
                     ..Default::default()
                 });
             }
@@ -326,5 +326,72 @@ impl Told<'_> {
             warnings.extend(longer(longest, (plan.planned() - plan.warm_up).as_secs_f64()));
         }
         Ok(([near, outcome], warnings))
+    }
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+    use crate::udp::account::Account;
+    use weir_core::{BitsPerSecond, Value, Values};
+
+    const MS: u64 = 1_000_000;
+
+    fn spec(sends: bool) -> FlowSpec {
+        let (entity, peer) = ("flow.client.server.0".to_owned(), SERVER.to_owned());
+        FlowSpec { index: 0, entity, peer, sends }
+    }
+
+    // Spec: net-protocol.md#iperf3-9
+    #[test]
+    fn datagrams_that_a_queue_gave_after_the_end_came_within_a_longer_time() {
+        let told = |last_ns: u64| {
+            let mut account = Account::new(0).unwrap();
+            account.on_datagram(0, 0, 10 * MS);
+            account.on_datagram(1, 0, last_ns);
+            let received = datagrams::Received { account, counted_from: 0, bytes: 2_800, overflowed: None };
+            let report = datagrams::Report {
+                entity: spec(false).entity,
+                received: Some(received),
+                ..datagrams::Report::default()
+            };
+            results(&[spec(false)], &Ran::Datagrams(vec![report]), 0, 1_000 * MS).streams.remove(0)
+        };
+        assert_eq!((told(1_250 * MS).bytes, told(1_250 * MS).seconds()), (2_800, Some(1.25)));
+        assert_eq!(told(900 * MS).seconds(), Some(1.0));
+    }
+
+    // Spec: net-protocol.md#iperf3-9
+    #[test]
+    fn what_went_up_over_udp_is_divided_by_all_the_time_that_the_server_counted_over() {
+        let mut values = Values::defaults(crate::udp::plan::PARAMS);
+        values.set("duration", Value::Duration(Duration::from_secs(1)));
+        values.set("rate", Value::Rate(BitsPerSecond(11_200_000)));
+        let plan = UdpPlan::from_values(&values).unwrap();
+        let sent = datagrams::Sent {
+            size_bytes: 1_400,
+            in_all: 1_000,
+            omitted: 0,
+            refused: 0,
+            lateness: crate::generator::Lateness::default(),
+            ticks: crate::generator::Ticks::new(0, 1_000.0),
+        };
+        let report =
+            datagrams::Report { entity: spec(true).entity, sent: Some(sent), ..datagrams::Report::default() };
+        let stream = StreamResults {
+            id: 1,
+            packets: 1_000,
+            errors: 120,
+            end_time: Some(1.1),
+            ..StreamResults::default()
+        };
+        let far = Results { streams: vec![stream], ..Results::default() };
+        let told = Told { specs: &[spec(true)], slack: Duration::ZERO };
+        let control = Control::new(clock::monotonic());
+        let (outcomes, warnings) = told.datagrams(&plan, vec![report], &far, &control).unwrap();
+        let body: udp_outcome::UdpBody = serde_json::from_value(outcomes[1].body.clone()).unwrap();
+        // 880 came within 1.1 s, the last of them perhaps at its end: 800 a second is what is certain.
+        assert_eq!((body.received[0].distinct, body.received[0].over_ns), (880, Some(1_100_000_000)));
+        assert!(warnings.iter().any(|text| text.contains("that much too low at worst")), "{warnings:?}");
     }
 }

@@ -146,6 +146,15 @@ fn a_server_that_lies_about_what_it_received_makes_the_point_invalid() {
     assert!(nonsense.contains("is not what iperf3 says"), "{nonsense}");
 }
 
+// Spec: net-protocol.md#stream-11
+#[test]
+fn a_server_that_received_nothing_makes_no_figure_of_zero_and_blames_no_buffer() {
+    let stream = StreamResults { id: 1, bytes: 0, end_time: Some(0.3), ..StreamResults::default() };
+    let results = Results { streams: vec![stream], ..Results::default() };
+    let why = with_results(&serde_json::to_value(results).unwrap());
+    assert!(why.contains("nothing was acknowledged") && why.contains("weir net path"), "{why}");
+}
+
 // Spec: net-protocol.md#iperf3-2
 #[test]
 fn servers_of_other_kinds_busy_ones_and_those_that_leave_are_told_from_each_other() {

@@ -1,5 +1,6 @@
 //! The control connection: a cookie, states of one byte each, and blobs of JSON behind a big-endian length.
 
+use crate::adhoc::client::CONTROL_SEGMENT_BYTES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,6 +9,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use thiserror::Error;
 use weir_sys::poll::{self, Interest};
+use weir_sys::socket;
 use weir_transport::deadline::Deadline;
 use weir_transport::key;
 
@@ -138,6 +140,8 @@ impl Wire {
         stream.set_nonblocking(true)?;
         // States are single bytes that the other end waits for.
         stream.set_nodelay(true)?;
+        // Words and results pass where larger segments vanish; what a kernel refuses is sent as it likes.
+        let _ = socket::set_mss(stream.as_fd(), CONTROL_SEGMENT_BYTES);
         Ok(Wire { stream })
     }
 

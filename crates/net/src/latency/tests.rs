@@ -219,7 +219,7 @@ fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_int
 fn association(gate: &mut weir_transport::udp::UdpGate) -> (rendezvous::Flow<Association>, Association) {
     let address = gate.address().unwrap();
     let near = std::thread::spawn(move || {
-        weir_transport::udp::open(address, [0; 16], 0, None, Duration::from_secs(5)).unwrap()
+        weir_transport::associate::open(address, [0; 16], 0, None, Duration::from_secs(5)).unwrap()
     });
     let far = gate.next(Duration::from_secs(5), |_, _| true).unwrap().unwrap().association;
     let spec =

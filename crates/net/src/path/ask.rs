@@ -1,13 +1,14 @@
 //! Asks along a path, one packet at a time: a request of some size with some hop limit, and what comes of it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weir_core::Instant;
 use weir_sys::clock;
 use weir_sys::path_probe::{self, PathError, Said, Version};
 use weir_sys::poll::{self, Interest};
+use weir_transport::address::at_port;
 use weir_transport::datagram::{HEADER_BYTES, Header, Kind};
 use weir_transport::udp::{Association, DATAGRAM_BYTES_MAX};
 
@@ -80,7 +81,7 @@ impl<'a> Asker<'a> {
     /// What the next connection would go by: a socket of its own, since one that is connected may hold an older route.
     pub fn route_mtu(&self) -> io::Result<u64> {
         let used = &self.association.socket;
-        let fresh = UdpSocket::bind(SocketAddr::new(used.local_addr()?.ip(), 0))?;
+        let fresh = UdpSocket::bind(at_port(used.local_addr()?, 0))?;
         fresh.connect(used.peer_addr()?)?;
         path_probe::route_mtu(fresh.as_fd(), self.version)
     }

@@ -4,12 +4,14 @@
 use crate::rendezvous::{self, Body, Flow, Side};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use weir_core::hosts::PortRange;
 use weir_seams::workload::{Assignment, Control, WorkloadError};
+use weir_transport::address::{Shown, at_port};
+use weir_transport::associate;
 use weir_transport::tcp_options::TcpOptions;
-use weir_transport::udp::{self, Association, UdpGate};
+use weir_transport::udp::{Association, UdpGate};
 use weir_transport::{Key, key};
 
 const SECRET_BYTES: usize = 32;
@@ -43,12 +45,11 @@ fn key_of(secret: &[u8]) -> io::Result<Key> {
 }
 
 impl Place {
-    /// Listens at a free port of `address`, within `ports` if there are some.
-    fn open(address: IpAddr, ports: Option<PortRange>) -> io::Result<Place> {
+    /// Listens at a free port beside `address`, within `ports` if there are some.
+    fn open(address: SocketAddr, ports: Option<PortRange>) -> io::Result<Place> {
         let secret: [u8; SECRET_BYTES] = key::random()?;
-        let address = address.to_canonical();
         let gate = PortRange::bind(ports, |port| {
-            UdpGate::bind(SocketAddr::new(address, port), Some(key_of(&secret).map_err(io::Error::other)?))
+            UdpGate::bind(at_port(address, port), Some(key_of(&secret).map_err(io::Error::other)?))
         })?;
         let mut greeting = [0; GREETING_BYTES];
         greeting[..2].copy_from_slice(&gate.address()?.port().to_le_bytes());
@@ -65,7 +66,7 @@ impl Directions {
         flow.read_exact(&mut greeting)?;
         flow.set_read_timeout(None)?;
         let port = u16::from_le_bytes([greeting[0], greeting[1]]);
-        let address = SocketAddr::new(flow.peer_addr()?.ip().to_canonical(), port);
+        let address = at_port(flow.peer_addr()?, port);
         Ok(Directions { address, key: key_of(&greeting[2..])? })
     }
 }
@@ -74,13 +75,15 @@ impl Meeting {
     /// The association, made now. Errors: it could not be made in time, with what to do.
     pub fn meet(self, control: &Control) -> io::Result<Association> {
         match self {
-            Meeting::There(Directions { address, key }) => udp::open(address, NO_TOKEN, 0, Some(&key), LIMIT)
-                .map_err(|error| {
+            Meeting::There(Directions { address, key }) => {
+                associate::open(address, NO_TOKEN, 0, Some(&key), LIMIT).map_err(|error| {
                     let text = format!(
-                        "{address} does not answer over UDP: {error}; does a firewall let UDP through?"
+                        "{} does not answer over UDP: {error}; does a firewall let UDP through?",
+                        Shown(address)
                     );
                     io::Error::new(ErrorKind::TimedOut, text)
-                }),
+                })
+            }
             Meeting::Here(Place { mut gate, .. }) => {
                 let until = Instant::now() + LIMIT;
                 while Instant::now() < until && !control.aborted() {
@@ -108,7 +111,7 @@ pub fn prepare(
     let body = Body::of(assignment)?;
     let (mut greetings, mut meetings) = (BTreeMap::new(), BTreeMap::new());
     for flow in &body.flows {
-        let place = Place::open(body.address, assignment.data_ports)
+        let place = Place::open(SocketAddr::new(body.address, 0), assignment.data_ports)
             .map_err(|error| WorkloadError::stop(format!("host {}: {error}", assignment.host)))?;
         greetings.insert(flow.index, place.greeting);
         meetings.insert(flow.index, Meeting::Here(place));
@@ -122,7 +125,7 @@ pub fn prepare(
 /// Opens a place for each flow, at the address that the flow has come to, and tells it.
 pub fn open_and_greet(flows: &[Flow]) -> io::Result<BTreeMap<u32, Meeting>> {
     let opened = flows.iter().map(|flow| {
-        let place = Place::open(flow.stream.local_addr()?.ip(), None)?;
+        let place = Place::open(flow.stream.local_addr()?, None)?;
         (&flow.stream).write_all(&place.greeting)?;
         Ok((flow.spec.index, Meeting::Here(place)))
     });

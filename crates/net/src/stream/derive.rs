@@ -5,6 +5,7 @@ use super::plan::{StreamPlan, Until};
 use super::{audit, parts};
 use crate::generator::{self, Account};
 use crate::rendezvous;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_core::evidence::TransportFacts;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{DeriveContext, Derived, FaultWindow, Outcome};
@@ -80,7 +81,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         .collect();
     derived.generator = generator::facts(&clocks, outcomes);
     derived.warnings = rendezvous::clamped(outcomes);
-    derived.invalid = plan.and_then(|plan| invalid(&plan, &received, outcomes));
+    derived.invalid = plan.and_then(|plan| invalid(&plan, &received, outcomes, !context.faults.is_empty()));
     derived
 }
 
@@ -93,8 +94,15 @@ pub fn jain(rates: &[f64]) -> Option<f64> {
 
 fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<TransportFacts> {
     let mut sum = TransportFacts { goodput_bits_per_second, ..TransportFacts::default() };
+    let received = bodies.iter().flat_map(|body| &body.received);
+    let still: BTreeSet<&str> =
+        received.filter(|flow| flow.got_nothing()).map(|flow| flow.entity.as_str()).collect();
     for flow in bodies.iter().flat_map(|body| &body.sent) {
         let facts = flow.facts?;
+        // How a flow waited of which nothing arrived tells nothing of what bounded the others.
+        if goodput_bits_per_second > 0.0 && still.contains(flow.entity.as_str()) {
+            continue;
+        }
         sum.flow_count += facts.flow_count;
         sum.observed_seconds += facts.observed_seconds;
         sum.busy_seconds += facts.busy_seconds;
@@ -145,8 +153,29 @@ fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<Transpor
     Some(sum)
 }
 
-/// Why the trial must not count, if so.
-fn invalid(plan: &StreamPlan, received: &[&ReceivedFlow], outcomes: &[Outcome]) -> Option<String> {
+/// What helps where connections open and no payload passes.
+const TRY: &str = ". The connections were made, so small packets pass; where large ones vanish, `weir net path` finds the \
+    largest that passes, and a smaller `mss` goes round it";
+
+/// Which way no flow got a byte in its steady state, if there is one.
+fn nothing_moved(received: &[&ReceivedFlow]) -> Option<String> {
+    let mut ways: BTreeMap<&str, Vec<&ReceivedFlow>> = BTreeMap::new();
+    for flow in received {
+        let way = flow.entity.rsplit_once('.').map_or(flow.entity.as_str(), |(way, _)| way);
+        ways.entry(way).or_default().push(flow);
+    }
+    let (way, flows) = ways.into_iter().find(|(_, flows)| flows.iter().all(|flow| flow.got_nothing()))?;
+    let seconds = flows.iter().filter_map(|flow| Some(flow.goodput()?.1)).fold(0.0, f64::max);
+    Some(format!("{way}: nothing was acknowledged in {seconds:.1} s of steady state, no byte arrived{TRY}"))
+}
+
+/// Why the trial must not count, if so. What a fault cuts may well carry nothing: then `faulty`.
+fn invalid(
+    plan: &StreamPlan,
+    received: &[&ReceivedFlow],
+    outcomes: &[Outcome],
+    faulty: bool,
+) -> Option<String> {
     if received.is_empty() {
         return Some("no flow was received".to_owned());
     }
@@ -167,8 +196,12 @@ fn invalid(plan: &StreamPlan, received: &[&ReceivedFlow], outcomes: &[Outcome]) 
         if let Until::Bytes(bytes) = plan.until
             && flow.bytes != bytes
         {
-            return Some(format!("{}: {} of {bytes} bytes arrived", flow.entity, flow.bytes));
+            let tries = if flow.bytes == 0 { TRY } else { "" };
+            return Some(format!("{}: {} of {bytes} bytes arrived{tries}", flow.entity, flow.bytes));
         }
+    }
+    if !faulty && let Some(text) = nothing_moved(received) {
+        return Some(text);
     }
     outcomes.iter().flat_map(|outcome| &outcome.failures).next().cloned()
 }
@@ -291,6 +324,7 @@ fn recovery_seconds(curve: &Curve, fault: &FaultWindow, start_ns: i64, end_ns: i
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::SentFlow;
     use super::*;
     use std::time::Duration;
     use weir_core::{Value, Values};
@@ -383,12 +417,16 @@ mod tests {
     }
 
     fn derived(length_ms: u64) -> Derived {
+        derived_of(length_ms, 4000, &[])
+    }
+
+    fn derived_of(length_ms: u64, bytes: u64, faults: &[FaultWindow]) -> Derived {
         let mut values = Values::default();
         values.set("duration", Value::Duration(Duration::from_millis(1100)));
         values.set("warm_up", Value::Duration(Duration::from_millis(100)));
-        let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
+        let context = DeriveContext { values: &values, start_ns: 0, faults };
         let end_ns = 100_000_000 + length_ms * 1_000_000;
-        derive(&context, &[outcome([[100_000_000, 1000], [end_ns, 4000]])])
+        derive(&context, &[outcome([[100_000_000, 1000], [end_ns, bytes]])])
     }
 
     // Spec: net-protocol.md#stream-3
@@ -400,6 +438,42 @@ mod tests {
         assert_eq!(derived(990).invalid, None);
         assert!(derived(1012).invalid.unwrap().contains("1.012 s where 1.000 s were planned"));
         assert!(derived(988).invalid.is_some());
+    }
+
+    // Spec: net-protocol.md#stream-11
+    #[test]
+    fn a_steady_state_in_which_no_byte_arrived_does_not_count_and_says_what_to_try() {
+        let why = derived_of(1000, 1000, &[]).invalid.unwrap();
+        assert!(why.starts_with("flow.a.b: nothing was acknowledged in 1.0 s"), "{why}");
+        assert!(why.contains("weir net path") && why.contains("mss"), "{why}");
+        // An end before its time has another reason.
+        assert!(derived_of(500, 1000, &[]).invalid.unwrap().contains("0.500 s"));
+        // Nothing is a figure where a fault of the scenario took the rest.
+        let cut = FaultWindow { name: "cut".to_owned(), start_ns: 0, end_ns: 2_000_000_000 };
+        assert_eq!(derived_of(1000, 1000, &[cut]).invalid, None);
+    }
+
+    // Spec: evidence.md#order-3
+    #[test]
+    fn of_flows_that_moved_and_flows_that_did_not_only_the_first_tell_what_bounded_them() {
+        let flow = |entity: &str, bytes: u64, limited_seconds: f64| {
+            let facts = TransportFacts {
+                flow_count: 1,
+                observed_seconds: 1.0,
+                send_buffer_limited_seconds: limited_seconds,
+                ..TransportFacts::default()
+            };
+            let received = outcome([[0, 0], [1_000_000_000, bytes]]);
+            let mut body: StreamBody = serde_json::from_value(received.body).unwrap();
+            body.received[0].entity = entity.to_owned();
+            let (entity, facts) = (entity.to_owned(), Some(facts));
+            body.sent = vec![SentFlow { entity, bytes: 9000, steady_bytes_ns: None, facts, clock: None }];
+            body
+        };
+        let bodies = [flow("flow.a.b.0", 5000, 0.0), flow("flow.a.b.1", 0, 1.0)];
+        let sum = facts(&bodies, 40_000.0).unwrap();
+        assert_eq!((sum.flow_count, sum.send_buffer_limited_seconds), (1, 0.0));
+        assert_eq!(facts(&bodies[1..], 0.0).unwrap().flow_count, 1);
     }
 
     #[test]

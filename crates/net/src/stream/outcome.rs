@@ -88,6 +88,11 @@ impl ReceivedFlow {
         let seconds = to_ns.checked_sub(from_ns)? as f64 / 1e9;
         (seconds > 0.0).then(|| (to.saturating_sub(from) as f64 * 8.0 / seconds, seconds))
     }
+
+    /// Whether there was a steady state, and no byte in it.
+    pub fn got_nothing(&self) -> bool {
+        self.steady_ns_bytes.is_some_and(|[[_, from], [_, to]]| to <= from)
+    }
 }
 
 pub fn assemble(

@@ -7,7 +7,7 @@ use weir_core::param::Kind;
 use weir_core::scenario::plan::ramp_length;
 use weir_core::{Param, Values};
 use weir_seams::workload::WorkloadError;
-use weir_transport::tcp_options::{MIX_MAX, TcpOptions};
+use weir_transport::tcp_options::{MIX_MAX, MSS_BYTES, TcpOptions};
 
 pub static PARAMS: &[Param] = &[
     Param::new(
@@ -162,6 +162,14 @@ impl StreamPlan {
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let stop = |text: String| Err(WorkloadError::stop(text));
+        // The kernel takes 0 without a word and does as if nothing had been asked.
+        if let Some(mss) = self.tcp.mss.filter(|mss| !MSS_BYTES.contains(mss)) {
+            return stop(format!(
+                "`mss` is {mss} bytes; the kernel takes {} to {}",
+                MSS_BYTES.start(),
+                MSS_BYTES.end()
+            ));
+        }
         match self.until {
             Until::Duration(duration) if duration.is_zero() => return stop("`duration` is zero".to_owned()),
             Until::Duration(duration) if !self.ramp.is_zero() && self.steady_after() >= duration => {

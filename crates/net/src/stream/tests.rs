@@ -533,3 +533,20 @@ fn no_thread_begins_before_the_agreed_instant_however_many_there_are_and_none_wa
     called_off.abort();
     assert!(!engine::wait_for_start(&called_off, called_off.start_at()));
 }
+
+// Spec: net-protocol.md#stream-6
+#[test]
+fn a_segment_size_that_the_kernel_does_not_take_is_refused_before_the_start() {
+    let planned = |mss: u64| {
+        let mut values = Values::defaults(plan::PARAMS);
+        values.set("duration", Value::Duration(Duration::from_secs(1)));
+        let tcp = [("mss".to_owned(), Value::Size(Bytes(mss)))].into_iter().collect();
+        values.set("tcp", Value::Table(tcp));
+        StreamPlan::from_values(&values)
+    };
+    for mss in [0, 87, 32_768] {
+        let text = planned(mss).unwrap_err().text;
+        assert!(text.contains("88 to 32767"), "{text}");
+    }
+    assert!(planned(88).is_ok() && planned(32_767).is_ok());
+}

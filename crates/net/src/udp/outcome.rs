@@ -78,7 +78,8 @@ pub static METRICS: &[Metric] = &[
         better: Better::Higher,
         scope: Scope::Flow,
         definition: "Bytes of the datagrams that came in the steady state, above their UDP headers and repetitions apart, divided by \
-            the time from the first to the last of them by the receiver's clock, that of one more datagram added.",
+            the time from the first to the last of them by the receiver's clock, that of one more datagram added. None where that is \
+            no time: of a single datagram, or of some that came at once.",
     },
     Metric {
         name: TOTAL,
@@ -142,6 +143,25 @@ pub struct ReceivedFlow {
     pub over_ns: Option<u64>,
     /// By the socket; `None` where the kernel does not tell.
     pub overflowed: Option<u64>,
+}
+
+impl ReceivedFlow {
+    /// Payload a second, bit/s, of a flow of which `sent` datagrams of `size_bytes` were sent. `None` where there is no time to
+    /// divide by: a single datagram, and several that were there at one look.
+    // Spec: net-protocol.md#udp-5
+    fn goodput(&self, sent: u64, size_bytes: u64) -> Option<f64> {
+        let seconds = match (self.over_ns, self.distinct) {
+            (Some(over_ns), _) => over_ns as f64 / 1e9,
+            (None, 0) => return (sent > 1).then_some(0.0),
+            (None, 1) => return None,
+            // The last datagram came at the end of its own time; the first one's is added.
+            (None, distinct) => {
+                let between = self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9;
+                between * distinct as f64 / (distinct - 1) as f64
+            }
+        };
+        (seconds > 0.0).then(|| self.distinct as f64 * size_bytes as f64 * 8.0 / seconds)
+    }
 }
 
 /// What one flow came to at one of its ends.
@@ -216,7 +236,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         all_received.extend(body.received.into_iter().map(|flow| (flow.entity.clone(), flow)));
     }
     let steady_seconds = (plan.planned() - plan.warm_up).as_secs_f64();
-    let mut total = 0.0;
+    let mut total = Some(0.0);
     let mut invalid = None;
     for sent in &all_sent {
         let received = all_received.get(&sent.entity).cloned().unwrap_or_default();
@@ -234,7 +254,10 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         if let Some(overflowed) = received.overflowed.filter(|_| sent.sent_in_all > 0) {
             put(OVERFLOWED, share(overflowed, sent.sent_in_all));
         }
-        put(SENT, sent.sent as f64 / steady_seconds);
+        // One datagram is sent at a time, not over one.
+        if sent.sent != 1 {
+            put(SENT, sent.sent as f64 / steady_seconds);
+        }
         if received.distinct > 0 {
             if let Some(duplicate) = received.duplicate {
                 put(DUPLICATE, share(duplicate, received.distinct + duplicate));
@@ -246,20 +269,26 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
                 put(EXTENT, extent as f64);
             }
         }
+        if received.distinct == 0 && sent.sent > 0 {
+            derived.warnings.push(format!(
+                "{}: none of {} datagrams of {} bytes came; where smaller ones do, the path drops large packets: `weir net path` \
+                 finds the largest that passes",
+                sent.entity, sent.sent, plan.size_bytes
+            ));
+        }
         if received.distinct > 1 {
             put(JITTER, received.jitter_ns / 1e9);
-            // The last datagram came at the end of its own time; the first one's is added.
-            let between = received.last_ns.saturating_sub(received.first_ns) as f64 / 1e9
-                * received.distinct as f64
-                / (received.distinct - 1) as f64;
-            let seconds = received.over_ns.map_or(between, |over_ns| over_ns as f64 / 1e9);
-            if seconds > 0.0 {
-                let goodput = (received.distinct * plan.size_bytes) as f64 * 8.0 / seconds;
-                put(GOODPUT, goodput);
-                total += goodput;
-            }
+        }
+        if let Some(goodput) = received.goodput(sent.sent, plan.size_bytes) {
+            put(GOODPUT, goodput);
+            total = total.map(|total| total + goodput);
         } else if sent.sent > 0 {
-            put(GOODPUT, 0.0);
+            // A sum that leaves out what has no rate would be too low.
+            total = None;
+            derived.warnings.push(format!(
+                "{}: {} of {} datagrams came, which is no rate: that takes two that come at different times, so a larger `count`",
+                sent.entity, received.distinct, sent.sent
+            ));
         }
         // What was given up has come to its tick; what never came to one was cut off.
         if let (Until::Duration(_), Some(clock)) = (plan.until, sent.clock) {
@@ -272,7 +301,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
             }
         }
     }
-    if !all_sent.is_empty() {
+    if let Some(total) = total.filter(|_| !all_sent.is_empty()) {
         derived.rows.push(Row {
             entity: TRIAL.to_owned(),
             metric: TOTAL.to_owned(),

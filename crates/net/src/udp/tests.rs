@@ -140,3 +140,33 @@ fn what_contradicts_itself_is_refused_by_the_names_of_its_keys() {
     let batch = [("duration", second()), ("batch", Value::Count(64)), ("size", Value::Size(Bytes(1_400)))];
     assert!(refused(&batch).contains("`batch`"));
 }
+
+// Spec: net-protocol.md#udp-5
+#[test]
+fn a_single_datagram_has_no_rate_and_of_many_that_were_all_lost_it_is_zero() {
+    let values = values(&[("count", Value::Count(1))]);
+    let (outcomes, derived) = run_step(&values);
+    assert_eq!(derived.invalid, None, "{outcomes:?}");
+    for metric in [outcome::GOODPUT, outcome::TOTAL, outcome::SENT] {
+        assert_eq!(all(&derived, metric), [0.0; 0], "{metric}");
+    }
+    assert_eq!(all(&derived, outcome::LOSS), [0.0]);
+    assert!(derived.warnings.iter().any(|text| text.contains("no rate")), "{:?}", derived.warnings);
+
+    let of = |sent: u64, distinct: u64, last_ns: u64| {
+        let entity = "flow.a.b.0".to_owned();
+        let mut body = outcome::UdpBody::default();
+        body.sent.push(outcome::SentFlow { entity: entity.clone(), sent, ..Default::default() });
+        body.received.push(outcome::ReceivedFlow { entity, distinct, last_ns, ..Default::default() });
+        let outcome =
+            Outcome { body: serde_json::to_value(body).expect("it is plain"), ..Outcome::default() };
+        Udp.derive(&DeriveContext { values: &values, start_ns: 0, faults: &[] }, &[outcome])
+    };
+    assert_eq!(all(&of(2, 2, 1_000_000), outcome::TOTAL), [2.0 * 1_400.0 * 8.0 / 0.002]);
+    // Two of one look came over no time.
+    assert_eq!(all(&of(2, 2, 0), outcome::TOTAL), [0.0; 0]);
+    assert_eq!(all(&of(1_000, 1, 0), outcome::TOTAL), [0.0; 0]);
+    let lost = of(1_000, 0, 0);
+    assert_eq!(all(&lost, outcome::TOTAL), [0.0]);
+    assert!(lost.warnings[0].contains("weir net path"), "{:?}", lost.warnings);
+}
