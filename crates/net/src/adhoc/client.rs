@@ -54,6 +54,13 @@ pub struct Progress {
     pub count: u64,
 }
 
+/// Who ended a measurement before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ender {
+    User,
+    Server,
+}
+
 /// What one point came to.
 #[derive(Clone, Debug, Default)]
 pub struct Measurement {
@@ -67,7 +74,7 @@ pub struct Measurement {
     pub length_ns: u64,
     pub granted: serde_json::Map<String, serde_json::Value>,
     pub failures: Vec<String>,
-    /// Cut short by the user.
+    /// Cut short, by whomever.
     pub stopped: bool,
     /// Of a job that records: what came at its end, counted from the start by each end's own clock.
     pub series: Vec<Series>,
@@ -258,9 +265,9 @@ fn watch(
     tell: &mut dyn FnMut(Progress),
     keep: Keep<'_>,
     finished: impl Fn() -> bool,
-) -> Result<(Outcome, bool), AdhocError> {
+) -> Result<(Outcome, Option<Ender>), AdhocError> {
     let start = Instant::now() + control.start_at().since(clock::monotonic());
-    let (mut far_count, mut far_outcome, mut stopped) = (0, None, false);
+    let (mut far_count, mut far_outcome, mut stopped) = (0, None, None);
     let mut told = start;
     let mut heard = start;
     let mut ended: Option<Instant> = None;
@@ -290,6 +297,11 @@ fn watch(
                 Ok(false) => {}
                 Ok(true) => match server.receive(OUTCOME_LIMIT) {
                     Ok(FromServer::Progress { count }) => (far_count, heard) = (count, Instant::now()),
+                    Ok(FromServer::Stopping) => {
+                        heard = Instant::now();
+                        stopped.get_or_insert(Ender::Server);
+                        control.stop();
+                    }
                     Ok(FromServer::Chunk(chunk)) => {
                         heard = Instant::now();
                         if let Err(error) = keep(*chunk) {
@@ -305,9 +317,9 @@ fn watch(
         }
         match interrupts() {
             0 => {}
-            1 if stopped => {}
+            1 if stopped.is_some() => {}
             1 => {
-                stopped = true;
+                stopped = Some(Ender::User);
                 control.stop();
                 if far_outcome.is_none()
                     && let Err(error) = server.send(&FromClient::Stop)
@@ -328,7 +340,7 @@ fn watch(
 }
 
 /// What both ends came to, together.
-pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped: bool) -> Measurement {
+pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], ender: Option<Ender>) -> Measurement {
     let workload: &dyn Workload =
         WORKLOADS.iter().find(|entry| entry.name == job.name()).expect("a job is one of the workloads").build;
     // Each end's clock is its own and there are no faults, so no times of one end are compared with the other's.
@@ -340,7 +352,7 @@ pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped:
         generator: derived.generator,
         warnings: derived.warnings,
         length_ns: outcomes[0].ended_ns.saturating_sub(outcomes[0].started_ns),
-        stopped,
+        stopped: ender.is_some(),
         ..Measurement::default()
     };
     if job.records() {
@@ -362,13 +374,20 @@ pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], stopped:
     if measurement.invalid.is_none() {
         measurement.invalid = measurement.failures.first().cloned();
     }
-    if stopped && measurement.invalid.is_none() {
+    if let (Some(ender), None) = (ender, &measurement.invalid) {
+        let seconds = measurement.length_ns as f64 / 1e9;
         // A watch lasts until somebody has seen enough; anything else was to be compared with its like.
         if matches!(job, Job::Watch(_)) {
-            let seconds = measurement.length_ns as f64 / 1e9;
-            measurement.warnings.push(format!("ended by the user after {seconds:.0} s"));
+            let who = match ender {
+                Ender::User => "user",
+                Ender::Server => "server",
+            };
+            measurement.warnings.push(format!("ended by the {who} after {seconds:.0} s"));
         } else {
-            measurement.invalid = Some("cut short by the user".to_owned());
+            measurement.invalid = Some(match ender {
+                Ender::User => "cut short by the user".to_owned(),
+                Ender::Server => format!("the server ended the measurement after {seconds:.1} s"),
+            });
         }
     }
     measurement

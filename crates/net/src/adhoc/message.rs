@@ -66,6 +66,8 @@ pub enum FromServer {
         token: String,
     },
     Connected,
+    /// The server was told to end: the client stops its load too, both drain and report.
+    Stopping,
     /// Payload bytes received (or round trips) so far.
     Progress {
         count: u64,

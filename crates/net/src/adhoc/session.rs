@@ -232,7 +232,7 @@ fn carry(session: &Session<'_>, control: &Control) -> Result<(), AdhocError> {
 /// While the load runs: tells the client how far it is, hears a stop, and gives up with a client that has left.
 fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: impl Fn() -> bool) {
     let mut told = Instant::now();
-    let mut listening = true;
+    let (mut listening, mut stopping) = (true, false);
     while !finished() {
         if listening {
             match poll::wait(session.stream.as_fd(), Interest::Readable, LOOK) {
@@ -254,6 +254,14 @@ fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: imp
         }
         if session.hall.closing.load(Ordering::Relaxed) {
             control.stop();
+            // Who receives here hears the end from the sender, which must be told.
+            if listening && !stopping {
+                stopping = true;
+                if session.send(&FromServer::Stopping, PATIENCE).is_err() {
+                    control.abort();
+                    listening = false;
+                }
+            }
         }
         if session.hall.closed.load(Ordering::Relaxed) || Instant::now() >= until {
             control.abort();

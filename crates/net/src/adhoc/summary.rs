@@ -109,7 +109,8 @@ pub fn summarise(workload: &str, definitions: &[Metric], points: &[Point]) -> Su
                     .collect(),
                 trials: 1,
                 valid_trials: u32::from(valid),
-                metrics: if valid { metrics(&measurement.rows, definitions) } else { BTreeMap::new() },
+                // What the table shows, the document has; `valid_trials` says that it does not count.
+                metrics: metrics(&measurement.rows, definitions),
                 limiting_factor: point.limiting_factor(),
                 matrix: None,
             }

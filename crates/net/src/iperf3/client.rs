@@ -6,7 +6,7 @@ use super::parameters::Parameters;
 use super::results::Results;
 use super::wire::{Cookie, State, Wire, WireError, make_cookie};
 use super::{LOOK, PATIENCE};
-use crate::adhoc::client::{CONTROL_SEGMENT_BYTES, judge};
+use crate::adhoc::client::{CONTROL_SEGMENT_BYTES, Ender, judge};
 use crate::adhoc::{AdhocError, CLIENT, Job, Measurement, Progress};
 use crate::rendezvous::{self, Flow, FlowSpec};
 use crate::stream::clock::{Ending, Patience};
@@ -149,7 +149,7 @@ impl Client {
             (Job::Udp(plan), Ran::Datagrams(reports)) => told.datagrams(plan, reports, &far, &control)?,
             _ => return Err(AdhocError::new("flows of another kind than the job's: this is a bug of weir")),
         };
-        let mut measurement = judge(job, values, outcomes, course.stopped);
+        let mut measurement = judge(job, values, outcomes, course.stopped.then_some(Ender::User));
         // The server tells the time of its whole process, which is not what this metric is.
         measurement.rows.retain(|row| row.metric != COST);
         measurement.warnings.extend(more);
