@@ -30,6 +30,7 @@ fn main() {
 }
 
 /// The error and what caused it, each said once: many causes are already part of the sentence above them.
+/// A far end or a file may have worded a part of it.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for part in error.chain().map(ToString::to_string) {
@@ -39,5 +40,5 @@ fn sentence(error: &anyhow::Error) -> String {
             text.push_str(&part);
         }
     }
-    text
+    weir_core::text::shown_lines(&text)
 }

@@ -247,7 +247,11 @@ fn one_host_or_link_is_picked_by_on_and_the_worst_of_several_is_judged() {
     assert_eq!(on("link.wan.backward", "at_least = 0.8").verdict, Verdict::Fail);
     let both = on("link.*", "at_least = 0.8");
     assert_eq!((both.verdict, both.value.clone()), (Verdict::Fail, Some(0.1.into())));
-    assert!(both.why.starts_with("1 of 2 values miss; worst at x: mean 0.1 on link.wan.backward breaks"), "{}", both.why);
+    assert!(
+        both.why.starts_with("1 of 2 values miss; worst at x: mean 0.1 on link.wan.backward breaks"),
+        "{}",
+        both.why
+    );
     assert_eq!(on("link.wan", "at_most = 0.8").value, Some(0.9.into()));
 }
 
