@@ -100,6 +100,7 @@ impl Progress {
 
     /// Prints a line above the bar.
     pub fn say(&self, line: &str) {
+        let line = weir_core::text::shown_lines(line);
         if self.bar.is_hidden() {
             eprintln!("{line}");
         } else {

@@ -92,7 +92,7 @@ fn tell_session(json: bool) -> impl Fn(String) + Send + Sync + 'static {
         if json {
             say(&serde_json::json!({"event": "session", "text": text}).to_string());
         } else {
-            eprintln!("weir: {text}");
+            eprintln!("weir: {}", weir_core::text::shown_lines(&text));
         }
     }
 }
