@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use weir_core::text::shown_lines;
 use weir_sys::poll::{self, Interest};
 
 /// What was wrong with standard output first; nothing is written after it. It has no lock: a program that is told to end must
@@ -74,8 +75,14 @@ pub fn say(text: impl Display) -> io::Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// A line to standard error, for people. One that cannot be written is not missed.
+/// A line to standard error, for people. Whoever worded a part of it, it steers no terminal and begins no line of its own.
 pub fn tell(text: impl Display) {
+    tell_as_it_is(shown_lines(&text.to_string()));
+}
+
+/// As `tell`, of a text that is laid out already, with nothing of others in it that steers. One that cannot be written is not
+/// missed.
+pub fn tell_as_it_is(text: impl Display) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 

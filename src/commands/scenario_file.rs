@@ -1,6 +1,6 @@
 //! A scenario file from the command line: what `run` and `check` may change of it, and how it is read.
 
-use crate::output::tell;
+use crate::output::tell_as_it_is;
 use crate::registry;
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -52,7 +52,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, S
     let file = path.display().to_string();
     let loaded = scenario::load(&text, &file, overrides, &registry::workload_schemas());
     if let Err(errors) = &loaded {
-        tell(errors.render(std::io::stderr().is_terminal()));
+        tell_as_it_is(errors.render(std::io::stderr().is_terminal()));
     }
     Ok(loaded)
 }

@@ -8,6 +8,9 @@ use std::time::Duration;
 use weir_core::Instant;
 use weir_core::units::human;
 
+/// Longest name of a step that is shown whole; more does not fit beside the bar.
+const LABEL_BYTES_MAX: usize = 120;
+
 /// A line with a bar, what is under way, its rate, and the time to finish.
 pub struct Progress {
     bar: ProgressBar,
@@ -43,7 +46,7 @@ impl Progress {
 
     /// A step of a trial begins.
     pub fn begin(&mut self, label: String) {
-        self.label = label;
+        self.label = weir_core::text::shown(&label, LABEL_BYTES_MAX);
         (self.last, self.rate) = (None, None);
         self.draw();
     }

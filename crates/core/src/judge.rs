@@ -160,7 +160,7 @@ impl Judge<'_> {
             }
         }
         let fits = outcomes.iter_mut().filter_map(|(_, outcome)| outcome.fit.take()).collect();
-        let count = outcomes.len();
+        let tally = why::Tally::of(&outcomes, points.len(), self.criterion.fit.is_some());
         // The first of the worst, in the order of the points.
         let worst = outcomes.into_iter().reduce(|worst, next| {
             let key = |outcome: &Outcome| (severity(outcome.verdict), outcome.margin);
@@ -172,10 +172,8 @@ impl Judge<'_> {
             None => (None, Outcome::inconclusive("no point was measured for it".to_owned())),
         };
         let why = match point {
-            Some(point) if count > 1 => {
-                format!("worst of {count}, at {}: {}", self.id(point), outcome.why)
-            }
-            _ => outcome.why,
+            Some(point) => tally.said(self.id(point), &outcome.why),
+            None => outcome.why,
         };
         let otherwise = self.criterion.otherwise.clone().filter(|_| outcome.verdict == Verdict::Fail);
         CriterionResult {

@@ -16,6 +16,7 @@ pub mod scenario;
 pub mod schedule;
 pub mod seed;
 pub mod statistics;
+pub mod text;
 pub mod time;
 pub mod times;
 pub mod topology;

@@ -2,6 +2,7 @@
 //! escapes, so a name that comes from a scenario or a host cannot become markup by accident.
 
 use std::fmt::Write;
+pub(crate) use weir_core::text::visible;
 
 /// Longest text that is shown whole, in characters; a hostile folder must not decide the size of the page.
 const TEXT_CHARS_MAX: usize = 2_000;
@@ -75,23 +76,6 @@ macro_rules! put {
     ($out:expr, $($piece:expr),+ $(,)?) => {{ $( $crate::escape::Piece::put($piece, &mut *$out); )+ }};
 }
 pub(crate) use put;
-
-/// What a control or direction-changing character is shown as, if `letter` is one.
-/// Direction overrides would let a name reorder the text around it; escape sequences would let it write to a terminal.
-pub(crate) fn visible(letter: char) -> Option<char> {
-    match letter {
-        '\n' | '\t' | '\r' => Some(' '),
-        '\0'..='\u{1f}' => char::from_u32(0x2400 + letter as u32),
-        '\u{7f}' => Some('\u{2421}'),
-        '\u{80}'..='\u{9f}' => Some('\u{fffd}'),
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            Some('\u{fffd}')
-        }
-        '\u{2028}' | '\u{2029}' => Some(' '),
-        '\u{fffe}' | '\u{ffff}' => Some('\u{fffd}'),
-        _ => None,
-    }
-}
 
 fn escape_into(text: &str, out: &mut String) {
     for (index, letter) in text.chars().enumerate() {

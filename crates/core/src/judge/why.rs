@@ -1,7 +1,10 @@
 //! The sentence that says why a criterion was judged as it was.
 
+use super::Outcome;
 use crate::model::Model;
+use crate::record::Verdict;
 use crate::scenario::plan::{Bound, Criterion, Reference};
+use crate::scenario::select::PointIndex;
 use crate::statistics::{INTERVAL_TRIALS_MIN, Uncertainty};
 use crate::units::human;
 
@@ -65,11 +68,57 @@ impl Sentence<'_> {
     }
 }
 
+/// How many of a criterion's points (or lines, or values of hosts and links) came to what.
+pub(super) struct Tally {
+    count: usize,
+    missed: usize,
+    open: usize,
+    noun: &'static str,
+}
+
+impl Tally {
+    pub fn of(outcomes: &[(PointIndex, Outcome)], points: usize, lines: bool) -> Tally {
+        let of = |verdict| outcomes.iter().filter(|(_, outcome)| outcome.verdict == verdict).count();
+        let noun = match () {
+            () if lines => "lines",
+            () if outcomes.len() > points => "values",
+            () => "points",
+        };
+        Tally { count: outcomes.len(), missed: of(Verdict::Fail), open: of(Verdict::Inconclusive), noun }
+    }
+
+    /// The sentence of the worst, with how many of all are like it: the worst alone would hide the others.
+    pub fn said(&self, worst: &str, why: &str) -> String {
+        let Tally { count, missed, open, noun } = self;
+        match (missed, open) {
+            _ if *count < 2 => why.to_owned(),
+            (0, 0) => format!("all {count} {noun} hold; nearest at {worst}: {why}"),
+            (0, open) => format!("{open} of {count} {noun} cannot be judged; first at {worst}: {why}"),
+            (missed, 0) => format!("{missed} of {count} {noun} miss; worst at {worst}: {why}"),
+            (missed, open) => format!(
+                "{missed} of {count} {noun} miss and {open} cannot be judged; worst at {worst}: {why}"
+            ),
+        }
+    }
+}
+
+/// Whether some of the interval keeps to the bound and some breaks it. An interval that only touches keeps to it whole.
+fn crosses(bound: &Bound, low: f64, high: f64) -> bool {
+    let under = |least: f64| low < least && least <= high;
+    let over = |most: f64| low <= most && most < high;
+    match bound {
+        Bound::AtLeast(least) => under(*least),
+        Bound::AtMost(most) => over(*most),
+        Bound::Between(least, most) => under(*least) || over(*most),
+        Bound::LimitingFactor(_) => false,
+    }
+}
+
 /// What the uncertainty says of the bound.
 pub(super) fn trust(uncertainty: Uncertainty, bound: &Bound, unit: &str, trials: usize) -> String {
     match uncertainty {
         Uncertainty { ci95: Some([low, high]), .. } => {
-            let crosses = edges(bound).iter().any(|edge| (low..=high).contains(edge));
+            let crosses = crosses(bound, low, high);
             let crosses = if crosses { "crosses the bound" } else { "does not cross the bound" };
             format!(
                 "the 95 % interval over {trials} trials, {} to {}, {crosses}",
@@ -124,5 +173,32 @@ pub(super) fn bound_text(bound: &Bound, unit: &str) -> String {
         Bound::AtMost(value) => format!("at most {}", human(*value, unit)),
         Bound::Between(least, most) => format!("{} to {}", human(*least, unit), human(*most, unit)),
         Bound::LimitingFactor(name) => name.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_that_touches_its_bound_does_not_cross_it() {
+        assert!(!crosses(&Bound::AtMost(0.0), 0.0, 0.0));
+        assert!(!crosses(&Bound::AtMost(2.0), 1.0, 2.0) && crosses(&Bound::AtMost(2.0), 2.0, 3.0));
+        assert!(!crosses(&Bound::AtLeast(1.0), 1.0, 2.0) && crosses(&Bound::AtLeast(2.0), 1.0, 2.0));
+        assert!(!crosses(&Bound::Between(1.0, 2.0), 1.0, 2.0));
+        assert!(crosses(&Bound::Between(1.0, 2.0), 0.5, 1.5) && crosses(&Bound::Between(1.0, 2.0), 1.5, 2.5));
+        let interval = Uncertainty { ci95: Some([0.0, 0.0]), range: None };
+        let said = trust(interval, &Bound::AtMost(0.0), "1", 5);
+        assert!(said.ends_with("does not cross the bound"), "{said}");
+    }
+
+    #[test]
+    fn the_sentence_says_how_many_of_how_many_points_miss() {
+        let tally = |missed, open| Tally { count: 3, missed, open, noun: "points" }.said("x", "why");
+        assert_eq!(tally(2, 0), "2 of 3 points miss; worst at x: why");
+        assert_eq!(tally(1, 1), "1 of 3 points miss and 1 cannot be judged; worst at x: why");
+        assert_eq!(tally(0, 2), "2 of 3 points cannot be judged; first at x: why");
+        assert_eq!(tally(0, 0), "all 3 points hold; nearest at x: why");
+        assert_eq!(Tally { count: 1, missed: 1, open: 0, noun: "points" }.said("x", "why"), "why");
     }
 }

@@ -1,5 +1,6 @@
 //! Everything found wrong with a scenario, each with its place, rendered with the line and carets under it.
 
+use crate::text;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -74,28 +75,33 @@ impl ScenarioErrors {
         let mut out = String::new();
         for problem in &self.problems {
             let source = &self.sources[problem.source];
-            let title = Level::ERROR.primary_title(problem.message.as_str());
+            let message = text::shown(&problem.message, text::SHOWN_BYTES_MAX);
+            let title = Level::ERROR.primary_title(message.as_str());
             let (shown, first_line, span) = excerpt(&source.text, &problem.span);
-            let path = if problem.source == 0 { source.name.as_str() } else { "--set" };
+            let shown = harmless(shown);
+            let name = text::shown(&source.name, text::SHOWN_BYTES_MAX);
+            let path = if problem.source == 0 { name.as_str() } else { "--set" };
             let mut group = if shown.is_empty() {
                 title.element(annotate_snippets::Origin::path(path))
             } else {
                 title.element(
-                    Snippet::source(shown)
+                    Snippet::source(shown.as_str())
                         .line_start(first_line)
                         .path(path)
                         .annotation(AnnotationKind::Primary.span(span)),
                 )
             };
-            if let Some(help) = &problem.help {
+            let help = problem.help.as_deref().map(|help| text::shown(help, text::SHOWN_BYTES_MAX));
+            if let Some(help) = &help {
                 group = group.element(Level::HELP.message(help.as_str()));
             }
             out.push_str(&renderer.render(&[group]));
             out.push_str("\n\n");
         }
         let count = self.problems.len() + self.further;
+        let name = text::shown(&self.sources[0].name, text::SHOWN_BYTES_MAX);
         let plural = if count == 1 { "problem" } else { "problems" };
-        out.push_str(&format!("{count} {plural} in {}; nothing was started", self.sources[0].name));
+        out.push_str(&format!("{count} {plural} in {name}; nothing was started"));
         if self.further > 0 {
             out.push_str(&format!(" ({} not shown)", self.further));
         }
@@ -120,6 +126,17 @@ fn excerpt<'a>(text: &'a str, span: &Range<usize>) -> (&'a str, usize, Range<usi
     let to = floor_char(text, line_end.min(start + SHOWN_BYTES_MAX)).max(start);
     let end = floor_char(text, span.end.clamp(start, to)).max(start);
     (&text[from..to], first_line, start - from..end - from)
+}
+
+/// A piece of a file without what steers a terminal, each letter as long as before: the places in it stay right. What is of one
+/// byte the renderer makes visible itself.
+fn harmless(piece: &str) -> String {
+    let letters = piece.chars().map(|letter| match (text::visible(letter), letter.len_utf8()) {
+        (Some(_), 2) => '\u{b7}',
+        (Some(_), 3) => '\u{fffd}',
+        _ => letter,
+    });
+    letters.collect()
 }
 
 fn floor_char(text: &str, index: usize) -> usize {

@@ -13,6 +13,9 @@ pub fn parameter<'a>(step: &'a Step, name: &str) -> Option<&'a Value> {
     step.parameters.get(name).or_else(|| step.values.get(name))
 }
 
+/// Values of a parameter that a help names.
+const VALUES_SHOWN: usize = 24;
+
 fn holds(condition: &Condition, value: &Value) -> bool {
     match condition {
         Condition::OneOf(values) => values.contains(value),
@@ -31,6 +34,28 @@ fn selects(select: &Select, configuration: &Configuration, step: &Step) -> bool 
             return holds(condition, &Value::Text(step.name.clone()));
         }
         parameter(step, name).is_some_and(|value| holds(condition, value))
+    })
+}
+
+/// The first condition that no point at all meets, in words: the parameter, and the values that it takes.
+pub fn unmet(configurations: &[Configuration], select: &Select) -> Option<String> {
+    select.parameters.iter().filter(|(name, _)| *name != "step").find_map(|(name, condition)| {
+        let steps = configurations.iter().flat_map(|configuration| &configuration.steps);
+        let mut taken: Vec<&Value> = Vec::new();
+        for value in steps.filter_map(|step| parameter(step, name)) {
+            if holds(condition, value) {
+                return None;
+            }
+            if !taken.contains(&value) {
+                taken.push(value);
+            }
+        }
+        let more = taken.len().saturating_sub(VALUES_SHOWN);
+        let shown = taken.iter().take(VALUES_SHOWN).map(|value| value.to_json().to_string());
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(", … ({more} more)") } else { String::new() };
+        (!taken.is_empty())
+            .then(|| format!("`{name}` is never what `where` asks; its values are {shown}{more}"))
     })
 }
 

@@ -44,11 +44,11 @@ pub(super) fn settle(
     let chosen = select::points(scene.configurations, &criterion.select, &|step| criterion.emitted_by(step));
     if chosen.is_empty() {
         if !scene.lenient {
-            problems.add_help(
-                at,
-                format!("{} selects no point", reader.what),
-                "`where` and `case` must leave at least one step that has the metric",
-            );
+            let unmet = select::unmet(scene.configurations, &criterion.select);
+            let help = unmet.unwrap_or_else(|| {
+                "`where` and `case` must leave at least one step that has the metric".to_owned()
+            });
+            problems.add_help(at, format!("{} selects no point", reader.what), help);
         }
         found.not_judged.push(criterion.text);
         return;
