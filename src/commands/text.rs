@@ -1,10 +1,11 @@
 //! Text for a terminal of 80 columns.
 
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
+
 /// `head` and then text, broken at 80 columns and continued at column `hang`; letters that steer a terminal are not let
 /// through.
 pub(super) fn hanging(out: &mut String, head: &str, hang: usize, text: &str) {
-    let clean: String =
-        text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect();
+    let clean = shown(text, SHOWN_BYTES_MAX);
     out.push_str(head);
     let mut column = head.chars().count();
     for (index, word) in clean.split(' ').enumerate() {

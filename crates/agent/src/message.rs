@@ -128,5 +128,5 @@ pub fn mismatch(protocol: u32, version: &str, schema: &str, at: [&str; 2]) -> Op
 
 /// A text from the other end as it may stand in a message: short, and nothing that steers a terminal.
 fn shown(text: &str) -> String {
-    text.chars().take(40).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    weir_core::text::shown(text, 40)
 }

@@ -502,3 +502,29 @@ fn on_names_a_pair_only_where_pairs_take_turns() {
     let of = format!("{turns}{criterion}of = {{ on = \"local.*\" }}\n").replace("\"1Mbit/s\"", "1");
     refused(&of, "no pair of point x is called \"local.*\"", "");
 }
+
+// Spec: scenario.md#criterion-1
+#[test]
+fn a_value_that_no_point_has_is_answered_with_those_that_there_are() {
+    let criterion = "[[criterion]]\ntext = \"c\"\nmetric = \"stream.total_goodput_bits_per_second\"\n\
+                     at_least = \"1Mbit/s\"\nwhere = { streams = 3 }\n";
+    let text = format!("{}[sweep]\n\"step.x.streams\" = [1, 4, 16]\n{criterion}", whole());
+    refused(&text, "selects no point", "its values are 1, 4, 16");
+}
+
+#[test]
+fn a_list_in_a_step_is_shown_the_way_to_the_sweep_and_does_not_pass_beside_one() {
+    let text = format!("{}streams = [1, 4, 16]\n", whole());
+    refused(&text, "`streams`: expected", "[sweep]: \"step.NAME.streams\" = [value, value, …]");
+    refused(&format!("{text}[sweep]\n\"step.x.streams\" = [1, 2]\n"), "`streams`: expected", "[sweep]");
+}
+
+#[test]
+fn an_unknown_metric_is_answered_with_the_metrics_of_its_domain() {
+    let criterion = |metric: &str| {
+        format!("{}[[criterion]]\ntext = \"c\"\nmetric = \"{metric}\"\nat_least = \"1Mbit/s\"\n", whole())
+    };
+    let all = problems(&criterion("stream.goodput"), &[]);
+    let help = &all.iter().find(|problem| problem.2.contains("no metric is called")).unwrap().3;
+    assert!(help.contains("stream.total_goodput_bits_per_second") && !help.contains("port."), "{help}");
+}

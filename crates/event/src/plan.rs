@@ -5,7 +5,7 @@ use crate::{death_policy, original, preset, scheduler, send_order};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
-use weir_core::scenario::RoleKey;
+use weir_core::scenario::{RoleKey, nearest};
 use weir_core::{Param, Values};
 use weir_seams::workload::WorkloadError;
 use weir_transport::tcp_options::TcpOptions;
@@ -240,6 +240,12 @@ impl EventPlan {
     }
 }
 
+/// That there is no such member of `seam`, with the one that may be meant.
+fn unknown<'a>(what: &str, seam: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let meant = nearest(name, names).map_or(String::new(), |near| format!("did you mean \"{near}\"? "));
+    format!("unknown {what} \"{}\"; {meant}see `weir list {seam}`", name.escape_debug())
+}
+
 /// Scheduler and death policy, by their own names or by a document's scheme.
 fn scheme(values: &Values) -> Result<(String, String), WorkloadError> {
     let stop = |text: String| Err(WorkloadError::stop(text));
@@ -247,12 +253,19 @@ fn scheme(values: &Values) -> Result<(String, String), WorkloadError> {
     let preset = preset::preset(&named);
     let scheduler = preset.map_or(named.as_str(), |preset| preset.scheduler);
     if scheduler::entry(scheduler).is_none() {
-        return stop(format!("`scheduler` {named:?} is none; weir list scheduler names them"));
+        let names = scheduler::SCHEDULERS.iter().map(|entry| entry.name);
+        return stop(unknown(
+            "scheduler",
+            "scheduler",
+            &named,
+            names.chain(preset::PRESETS.iter().map(|preset| preset.name)),
+        ));
     }
     let own = preset.map_or(death_policy::DEFAULT, |preset| preset.death_policy);
     let policy = values.text("death_policy").unwrap_or_else(|| own.to_owned());
     if death_policy::entry(&policy).is_none() {
-        return stop(format!("`death_policy` {policy:?} is none; weir list death-policy names them"));
+        let names = death_policy::DEATH_POLICIES.iter().map(|entry| entry.name);
+        return stop(unknown("death policy", "death-policy", &policy, names));
     }
     Ok((scheduler.to_owned(), policy))
 }
@@ -286,7 +299,10 @@ mod tests {
         let both = with(&[("scheduler", text("blacklist")), ("death_policy", text("whitelist"))]).unwrap();
         assert_eq!(names(both), ("round-robin".to_owned(), "whitelist".to_owned()));
         assert!(
-            with(&[("scheduler", text("best"))]).unwrap_err().text.contains("`scheduler` \"best\" is none")
+            with(&[("scheduler", text("best"))])
+                .unwrap_err()
+                .text
+                .contains("unknown scheduler \"best\"; see `weir list scheduler`")
         );
     }
 

@@ -71,6 +71,18 @@ impl<S: AsRef<str>> Piece for T<S> {
     }
 }
 
+/// A sentence in which names stand between backticks, as they do in definitions.
+pub(crate) struct Prose<'a>(pub &'a str);
+
+impl Piece for Prose<'_> {
+    fn put(self, out: &mut Html) {
+        for (index, part) in self.0.split('`').enumerate() {
+            let [open, close] = if index % 2 == 1 { ["<code>", "</code>"] } else { ["", ""] };
+            put!(out, open, T(part), close);
+        }
+    }
+}
+
 /// `put!(page, "<td>", T(name), "</td>")`
 macro_rules! put {
     ($out:expr, $($piece:expr),+ $(,)?) => {{ $( $crate::escape::Piece::put($piece, &mut *$out); )+ }};
@@ -133,5 +145,12 @@ mod tests {
             prop_assert!(!out.contains(['<', '>', '"', '\'']));
             prop_assert!(out.chars().all(|letter| visible(letter).is_none()));
         }
+    }
+
+    #[test]
+    fn names_between_backticks_are_code_and_stay_escaped() {
+        let mut out = Html::new();
+        put!(&mut out, Prose("from `<a>` to `b`."));
+        assert_eq!(out.into_string(), "from <code>&lt;a&gt;</code> to <code>b</code>.");
     }
 }

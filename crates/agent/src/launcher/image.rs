@@ -28,7 +28,7 @@ impl Image {
         if machine == ours {
             return Ok(());
         }
-        let theirs: String = machine.chars().filter(|c| !c.is_control()).take(60).collect();
+        let theirs = weir_core::text::shown(machine, 60);
         Err(format!(
             "this weir is for {ours} and the host is {theirs}, so it cannot be copied there; install weir there and name it \
              with `agent`"

@@ -4,7 +4,7 @@ use super::errors::{Place, Problems};
 use super::expand::Expansion;
 use super::glob::Glob;
 use super::lab::titled;
-use super::nearest::suggestion;
+use super::nearest::{nearest, suggestion};
 use super::on::{read_on, read_on_pairs};
 use super::plan::{
     Bound, Condition, Configuration, Criterion, Fit, FitValue, Reference, Select, WorkloadSchema,
@@ -80,7 +80,7 @@ pub(super) fn metric_of(
             problems.add(at, format!("metric {:?}: not yet in this version of weir", shortened(text)));
         } else {
             let message = format!("no metric is called {:?}", shortened(&name));
-            problems.add_helped(at, message, suggestion(&name, metrics.iter().map(|metric| metric.name)));
+            problems.add_helped(at, message, metric_suggestion(domain, &name, metrics));
         }
         return None;
     };
@@ -94,6 +94,18 @@ pub(super) fn metric_of(
         return None;
     }
     Some((*metric, statistic.to_owned()))
+}
+
+/// The nearest metric, or those of the domain that is named or nearest.
+fn metric_suggestion(domain: &str, name: &str, metrics: &[Metric]) -> Option<String> {
+    let domain_of = |metric: &Metric| metric.name.split('.').next().unwrap_or(metric.name);
+    let domain = nearest(domain, metrics.iter().map(domain_of)).unwrap_or(domain);
+    let own: Vec<&str> =
+        metrics.iter().filter(|metric| domain_of(metric) == domain).map(|metric| metric.name).collect();
+    if own.is_empty() {
+        return suggestion(name, metrics.iter().map(|metric| metric.name));
+    }
+    suggestion(name, own)
 }
 
 /// The unit of a metric's statistic: `cv` and `spread` are ratios.

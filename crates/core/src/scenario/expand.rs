@@ -135,6 +135,7 @@ fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems) -
         let Some(target) = path::find(root, &path, at, Speaker::Configuration, workloads, problems) else {
             continue;
         };
+        path::check_replaced(root, &target, problems);
         let name = dimension_name(&path, node);
         if name == "step" || name == "case" {
             problems.add_help(at, format!("a dimension cannot be called `{name}`"), alias_help(&path));

@@ -7,7 +7,7 @@ use super::glob::Glob;
 use super::hosts::is_host;
 use super::nearest::{nearest, suggestion};
 use super::plan::WorkloadSchema;
-use super::reader::{Hop, TreePath};
+use super::reader::{Hop, TreePath, read_value};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
 use super::wire::spelled_out;
@@ -346,6 +346,35 @@ pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, p
     }
     for path in &target.paths {
         set_at(root, path, at, node, problems);
+    }
+}
+
+/// Checks what stands where a sweep or a case will set another value: written wrongly it is a mistake all the same.
+pub(super) fn check_replaced(root: &Table, target: &Target, problems: &Problems) {
+    // Names of hosts may be one or a list; what is no value of its own is read by its keys.
+    if matches!(target.param.kind, Kind::Hosts | Kind::Table(_) | Kind::Map(_)) {
+        return;
+    }
+    for node in target.paths.iter().filter_map(|path| node_at(root, path)) {
+        read_value(target.param, node, problems);
+    }
+}
+
+fn node_at<'a>(table: &'a Table, path: &[Hop]) -> Option<&'a Node> {
+    match path {
+        [Hop::Key(key)] => table.get(key),
+        [Hop::Key(key), Hop::Index(index), rest @ ..] => match &table.get(key)?.data {
+            Data::List(list) => match &list.get(*index)?.data {
+                Data::Table(inner) => node_at(inner, rest),
+                _ => None,
+            },
+            _ => None,
+        },
+        [Hop::Key(key), rest @ ..] => match &table.get(key)?.data {
+            Data::Table(inner) => node_at(inner, rest),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -321,10 +321,16 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
         Data::Float(number) => Raw::Float(*number),
         Data::Flag(flag) => Raw::Flag(*flag),
         Data::Date(_) | Data::List(_) | Data::Table(_) => {
-            problems.add(
-                node.at,
-                format!("`{}`: expected {}, found {}", param.name, kind_text(param.kind), node.what()),
-            );
+            let message =
+                format!("`{}`: expected {}, found {}", param.name, kind_text(param.kind), node.what());
+            let list = matches!(node.data, Data::List(_));
+            let help = list.then(|| {
+                let name = param.name;
+                format!(
+                    "for a point each value write them in [sweep]: \"step.NAME.{name}\" = [value, value, …]"
+                )
+            });
+            problems.add_helped(node.at, message, help);
             return None;
         }
     };

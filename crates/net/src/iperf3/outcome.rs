@@ -223,8 +223,7 @@ impl Told<'_> {
             warnings.extend(longer(longest, planned));
         }
         if let Some(used) = far.congestion_used.as_ref().filter(|used| **used != plan.tcp.congestion) {
-            // A name from a stranger: short, and no control characters.
-            let used: String = used.chars().filter(|letter| !letter.is_control()).take(16).collect();
+            let used = weir_core::text::shown(used, 16);
             warnings
                 .push(format!("the server used congestion control {used:?}, not {:?}", plan.tcp.congestion));
         }

@@ -3,7 +3,7 @@
 use super::chart::{Axis, Frame, path};
 use super::steps::Point;
 use crate::Folder;
-use crate::escape::{Html, T, put};
+use crate::escape::{Html, Prose, T, put};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::evidence::lateness_allowed_seconds;
 use weir_core::record::{Histogram, Observed};
@@ -184,7 +184,14 @@ fn caption(folder: &Folder, all: &Distribution, metric: &str, trials: usize) -> 
     }
     put!(&mut out, ". ");
     if let Some(definition) = folder.definition(metric) {
-        put!(&mut out, "<code>", T(metric), "</code>: ", T(definition.definition.trim_end_matches('.')), ".");
+        put!(
+            &mut out,
+            "<code>",
+            T(metric),
+            "</code>: ",
+            Prose(definition.definition.trim_end_matches('.')),
+            "."
+        );
     }
     out
 }

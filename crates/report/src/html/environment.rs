@@ -1,7 +1,7 @@
 //! What the figures rest on: warnings, the machine, the timeline, the meaning of each metric, the scenario.
 
 use crate::Folder;
-use crate::escape::{Html, T, put};
+use crate::escape::{Html, Prose, T, put};
 use serde_json::Value;
 
 const ENTRIES_MAX: usize = 400;
@@ -146,7 +146,7 @@ fn definitions(folder: &Folder) -> Html {
             "<td>",
             T(&metric.scope)
         );
-        put!(&mut out, "<td>", T(&metric.definition), "\n");
+        put!(&mut out, "<td>", Prose(&metric.definition), "\n");
     }
     put!(&mut out, "</tbody></table></div></details>\n");
     out
