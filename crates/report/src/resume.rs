@@ -2,7 +2,7 @@
 //! not come to its end is cut away.
 
 use crate::folder::Folder;
-use crate::read::{FolderError, document, lines_with_ends, text};
+use crate::read::{FolderError, document, lines, lines_with_ends, text};
 use crate::writer::{CHUNKS, Lines, WriteError, Writer};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,15 +113,9 @@ impl Interrupted {
         let (environment, has_definitions) = (folder.environment, !folder.definitions.is_empty());
 
         let mut interrupted = BTreeSet::new();
-        let mut events: Vec<(TimelineEvent, u64)> = Vec::new();
-        lines_with_ends(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent, end| {
-            if let (INTERRUPTED, Some(configuration), Some(trial)) =
-                (event.event.as_str(), &event.configuration, event.trial)
-            {
-                interrupted.insert((configuration.clone(), trial));
-            }
-            if end.whole {
-                events.push((event, end.bytes));
+        lines(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent| {
+            if event.event == INTERRUPTED {
+                interrupted.extend(event.configuration.zip(event.trial));
             }
             Ok(())
         })?;
@@ -134,8 +128,9 @@ impl Interrupted {
         })?;
         let finished = finished(&plan, trials.iter().map(|(trial, _)| trial), &interrupted);
 
+        let stays = |trial: &TrialRecord| finished.contains(&(trial.configuration.clone(), trial.trial));
         let trials_bytes =
-            prefix(&trials, |trial| finished.contains(&(trial.configuration.clone(), trial.trial)));
+            trials.iter().take_while(|(trial, _)| stays(trial)).last().map_or(0, |(_, end)| *end);
         // A line of a trial between lines of finished ones was not written by a run: each writes its trials one by one.
         let records: Vec<TrialRecord> =
             trials.into_iter().filter(|(_, end)| *end <= trials_bytes).map(|(trial, _)| trial).collect();
@@ -148,12 +143,17 @@ impl Interrupted {
                     .to_owned(),
             });
         }
-        let timeline_bytes = prefix(&events, |event| match (&event.configuration, event.trial) {
-            (Some(configuration), Some(trial)) => finished.contains(&(configuration.clone(), trial)),
-            _ => true,
-        });
-        let lost = events.iter().filter(|(event, end)| *end <= timeline_bytes && event.event == "agent-lost");
-        let lost = lost.map(|(event, _)| event.text.clone()).collect();
+        // Read once more, since which events stay is known only now, and there may be more of them than memory should hold.
+        let (mut timeline_bytes, mut over, mut lost) = (0, false, Vec::new());
+        lines_with_ends(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent, end| {
+            let of_trial = event.configuration.zip(event.trial);
+            over |= !end.whole || of_trial.is_some_and(|of_trial| !finished.contains(&of_trial));
+            if !over {
+                timeline_bytes = end.bytes;
+                lost.extend((event.event == "agent-lost").then_some(event.text));
+            }
+            Ok(())
+        })?;
 
         let configuration_of: BTreeMap<&str, &str> = plan
             .configurations
@@ -297,11 +297,6 @@ fn without_samples(records: &[TrialRecord], sampled: &BTreeSet<(String, u32)>) -
     (!lacking.is_empty()).then(|| {
         format!("samples.jsonl holds no series of {named}{more}: they are judged, and their course cannot be drawn")
     })
-}
-
-/// Where the last line ends before the first that does not stay.
-fn prefix<L>(lines: &[(L, u64)], stays: impl Fn(&L) -> bool) -> u64 {
-    lines.iter().take_while(|(line, _)| stays(line)).last().map_or(0, |(_, end)| *end)
 }
 
 /// The lock is held as long as the file is open, and by nobody once its process is gone, however it went.
