@@ -65,7 +65,8 @@ mod tests {
     fn essence(plan: &Plan) -> String {
         let criteria: Vec<Criterion> =
             plan.criteria.iter().map(|criterion| Criterion { line: 0, ..criterion.clone() }).collect();
-        let head = (&plan.name, &plan.about, &plan.origin, &plan.scale, plan.trials, plan.trials_min, plan.seed);
+        let head =
+            (&plan.name, &plan.about, &plan.origin, &plan.scale, plan.trials, plan.trials_min, plan.seed);
         format!("{:#?}", (head, &plan.dimensions, &plan.configurations, criteria))
     }
 

@@ -181,7 +181,8 @@ impl<'a> Campaign<'a> {
         }
         if before.is_none() {
             warnings.push(
-                "environment.json was missing: it says what the machine was like when the run was resumed".to_owned(),
+                "environment.json was missing: it says what the machine was like when the run was resumed"
+                    .to_owned(),
             );
             writer.environment(&whole)?;
         }

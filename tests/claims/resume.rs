@@ -189,7 +189,10 @@ fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
     assert_eq!(again_summary["points"], summary["points"], "after {:?}", started.elapsed());
     assert_eq!(recorded(&folder), all);
     let warnings = again_summary["warnings"].to_string();
-    assert!(warnings.contains("environment.json was missing") && !warnings.contains("changed since"), "{warnings}");
+    assert!(
+        warnings.contains("environment.json was missing") && !warnings.contains("changed since"),
+        "{warnings}"
+    );
     let document = |name: &str| -> Value {
         serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
     };

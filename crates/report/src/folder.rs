@@ -2,14 +2,14 @@
 
 use crate::curve::Curves;
 use crate::long::LongViews;
-use crate::weight;
 use crate::read::{FolderError, document, lines, text};
+use crate::weight;
 use crate::writer::CHUNKS;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_core::chunk::ChunkRecord;
-use weir_core::scenario::{CONFIGURATIONS_MAX, TRIALS_MAX};
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
+use weir_core::scenario::{CONFIGURATIONS_MAX, TRIALS_MAX};
 
 /// Events of the timeline that are kept; a run with more is not read by people.
 const EVENTS_MAX: usize = 200_000;
@@ -310,7 +310,8 @@ mod tests {
         let kept = half.trials.len();
         assert!((5..15).contains(&kept) && half.trials[..] == whole.trials[..kept], "{kept} of 20");
         assert_eq!((half.trial_count, half.valid_count), (20, 19));
-        let said = format!("trials.jsonl: {} trials of steps beyond the first {kept} were left out", 20 - kept);
+        let said =
+            format!("trials.jsonl: {} trials of steps beyond the first {kept} were left out", 20 - kept);
         assert!(half.notes.contains(&said), "{:?}", half.notes);
         let page = crate::html(&half);
         assert!(page.contains(&said));

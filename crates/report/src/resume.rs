@@ -442,7 +442,8 @@ mod tests {
         }
         let directory = killed([0.5; 3]);
         for name in RENDERINGS {
-            fs::write(directory.path().join(name), if *name == "summary.json" { "" } else { "of before" }).unwrap();
+            fs::write(directory.path().join(name), if *name == "summary.json" { "" } else { "of before" })
+                .unwrap();
         }
         drop(Interrupted::read(directory.path()).unwrap().go_on().unwrap());
         assert!(RENDERINGS.iter().all(|name| !directory.path().join(name).exists()));

@@ -55,7 +55,8 @@ fn of_pair(pair: &PairRecord) -> usize {
 
 fn of_map(map: &Map<String, Value>) -> usize {
     // Beside key and value each entry has its hash and its place.
-    let of_entry = |(key, value): (&String, &Value)| size_of::<String>() + of_text(key) + 32 + of_value(value);
+    let of_entry =
+        |(key, value): (&String, &Value)| size_of::<String>() + of_text(key) + 32 + of_value(value);
     if map.is_empty() { 0 } else { 2 * ALLOCATION + map.iter().map(of_entry).sum::<usize>() }
 }
 
