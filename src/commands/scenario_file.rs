@@ -56,3 +56,43 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, S
     }
     Ok(loaded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::scenario::Criterion;
+
+    /// All of a plan that its folder is read for; line numbers are those of another file.
+    fn essence(plan: &Plan) -> String {
+        let criteria: Vec<Criterion> =
+            plan.criteria.iter().map(|criterion| Criterion { line: 0, ..criterion.clone() }).collect();
+        let head =
+            (&plan.name, &plan.about, &plan.origin, &plan.scale, plan.trials, plan.trials_min, plan.seed);
+        format!("{:#?}", (head, &plan.dimensions, &plan.configurations, criteria))
+    }
+
+    // Spec: scenario.md#resolved-1
+    #[test]
+    fn every_scenario_of_the_repository_in_both_forms_comes_back_from_its_resolved_text_as_the_same_plan() {
+        let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios")).unwrap();
+        let mut seen = 0;
+        for path in all.map(|entry| entry.unwrap().path()) {
+            let (text, file) = (read(&path).unwrap(), path.display().to_string());
+            for short in [false, true] {
+                if short && !text.contains("[short") {
+                    continue;
+                }
+                let load = |text: &str, short| {
+                    let overrides = Overrides { short, ..Overrides::default() };
+                    scenario::load(text, &file, &overrides, &registry::workload_schemas())
+                        .unwrap_or_else(|errors| panic!("{file}, short {short}: {errors}\n{text}"))
+                };
+                let first = load(&text, short);
+                let again = load(&first.resolved, false);
+                assert!(essence(&first) == essence(&again), "{file}, short {short}: {}", first.resolved);
+                seen += 1;
+            }
+        }
+        assert!(seen > 60, "{seen} plans were looked at");
+    }
+}

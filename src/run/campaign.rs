@@ -56,8 +56,8 @@ pub struct Campaign<'a> {
     pub ssh_configuration: Option<PathBuf>,
     /// Configuration and number of the trials that the folder holds already.
     finished: BTreeSet<(String, u32)>,
-    /// The environment is that of the run's begin; a resumed run says what changed instead of writing over it.
-    resumed: bool,
+    /// The folder has the environment of the run's begin; a resumed run says what changed instead of writing over it.
+    environment_kept: bool,
     pub records: Vec<TrialRecord>,
     pub warnings: Vec<String>,
 }
@@ -163,9 +163,12 @@ impl<'a> Campaign<'a> {
         let mut warnings = planned_warnings(plan, &interrupted.plan.not_judged);
         warnings.append(&mut interrupted.lost);
         warnings.extend(records.iter().flat_map(does_not_count));
-        let before = interrupted.environment.take().unwrap_or_default();
+        warnings.extend(interrupted.missing.take());
+        let (before, has_definitions) = (interrupted.environment.take(), interrupted.has_definitions);
         let environment = environment::read(environment::WATCHED);
-        let changes = resume::environment_changes(&before, &environment::with_lab(&environment, &[]));
+        let whole = environment::with_lab(&environment, &[]);
+        let changes = before.as_ref().map(|before| resume::environment_changes(before, &whole));
+        let changes = changes.unwrap_or_default();
         if !changes.is_empty() {
             warnings.push(format!(
                 "the run was resumed on a machine that has changed since: {}",
@@ -173,6 +176,16 @@ impl<'a> Campaign<'a> {
             ));
         }
         let mut writer = interrupted.go_on()?;
+        if !has_definitions {
+            writer.metrics(&crate::registry::metrics())?;
+        }
+        if before.is_none() {
+            warnings.push(
+                "environment.json was missing: it says what the machine was like when the run was resumed"
+                    .to_owned(),
+            );
+            writer.environment(&whole)?;
+        }
         let now = weir_sys::clock::monotonic();
         let all = plan.configurations.len() * plan.trials as usize;
         let mut data = serde_json::Map::new();
@@ -190,7 +203,7 @@ impl<'a> Campaign<'a> {
             data,
         })?;
         let begun = Campaign::before(plan, workloads, program, key, writer, environment);
-        Ok(Campaign { finished, resumed: true, records, warnings, ..begun })
+        Ok(Campaign { finished, environment_kept: before.is_some(), records, warnings, ..begun })
     }
 
     /// Before its first trial, with nothing up.
@@ -213,7 +226,7 @@ impl<'a> Campaign<'a> {
             next_task: 1,
             ssh_configuration: None,
             finished: BTreeSet::new(),
-            resumed: false,
+            environment_kept: false,
             records: Vec::new(),
             warnings: Vec::new(),
         }
@@ -321,7 +334,7 @@ impl<'a> Campaign<'a> {
                 seed::split(self.plan.seed, &format!("lab of {} from trial {trial} on", configuration.id));
             let options = weir_lab::Options { seed, exe: self.program.clone() };
             let lab = Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
-            if !self.resumed {
+            if !self.environment_kept {
                 self.writer.environment(&environment::with_lab(&self.environment, lab.notes()))?;
             }
             let topology = configuration.topology.clone();
@@ -351,7 +364,7 @@ impl<'a> Campaign<'a> {
                 bail!(failed.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nweir: "));
             }
             stage.fleet.read_clocks();
-            if !self.resumed {
+            if !self.environment_kept {
                 self.writer.environment(&hosts::environment(&self.environment, real, &stage.fleet))?;
             }
         }
@@ -549,6 +562,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
                 published: configuration.published.clone(),
             })
             .collect(),
+        scenario_blake3: Some(weir_report::scenario_digest(&plan.resolved)),
         not_judged: plan.not_judged.clone(),
     }
 }

@@ -39,8 +39,13 @@ pub fn difference(interrupted: &Interrupted, plan: &Plan, settled: &str) -> Opti
             "this version of weir makes another plan of it{of} than the one that began the run"
         ));
     }
-    // The resolved scenario of a short form no longer has the criteria that it leaves out.
-    let now = PlanRecord { not_judged: before.not_judged.clone(), ..now };
+    // The resolved scenario of a short form no longer has the criteria that it leaves out. Its text was compared above, and where
+    // it resolves to more than itself the digests of the two differ.
+    let now = PlanRecord {
+        not_judged: before.not_judged.clone(),
+        scenario_blake3: before.scenario_blake3.clone(),
+        ..now
+    };
     (*before != now)
         .then(|| "this version of weir makes another plan of it than the one that began the run".to_owned())
 }

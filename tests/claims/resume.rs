@@ -116,7 +116,7 @@ fn judged(status: i32, summary: &Value) {
     assert!(!summary["warnings"].to_string().contains("cut short"), "{summary:#}");
 }
 
-// Spec: results.md#results-9 and results.md#results-10
+// Spec: results.md#results-9 and results.md#results-10 and results.md#results-14
 #[test]
 fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
     need_lab();
@@ -178,13 +178,35 @@ fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
     assert_eq!(criteria(&summary), criteria(&whole));
     judged(ended.status, &summary);
 
-    // Once more: nothing is missing, nothing is run, the verdict is the same.
+    // Once more, and what a kill right after its plan leaves unwritten is written: nothing is run, the verdict is the same.
+    for name in ["environment.json", "metrics.json"] {
+        fs::remove_file(folder.join(name)).unwrap();
+    }
     let started = Instant::now();
     let again = support::ran(support::finish_within(resume(&folder), Duration::from_secs(60)));
     let again_summary: Value =
         serde_json::from_str(&again.stdout).unwrap_or_else(|_| panic!("{}", again.stderr));
     assert_eq!(again_summary["points"], summary["points"], "after {:?}", started.elapsed());
     assert_eq!(recorded(&folder), all);
+    let warnings = again_summary["warnings"].to_string();
+    assert!(
+        warnings.contains("environment.json was missing") && !warnings.contains("changed since"),
+        "{warnings}"
+    );
+    let document = |name: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
+    };
+    assert!(document("environment.json")["kernel"].is_string());
+    assert!(document("metrics.json").as_array().unwrap().iter().all(|metric| metric["unit"].is_string()));
+
+    // A scenario that lost its criterion is another run.
+    let scenario = fs::read_to_string(folder.join("scenario.toml")).unwrap();
+    fs::write(folder.join("scenario.toml"), scenario.split("[[criterion]]").next().unwrap()).unwrap();
+    for arguments in [["run", "--resume"].as_slice(), &["report"]] {
+        let refused = run(&[arguments, &[folder.to_str().unwrap()]].concat());
+        assert_eq!(refused.status, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains("scenario.toml: is not the one that was run"), "{}", refused.stderr);
+    }
 }
 
 // Spec: results.md#results-9

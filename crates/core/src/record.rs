@@ -197,6 +197,9 @@ pub struct PlanRecord {
     pub trials_min: u32,
     pub seed: u64,
     pub configurations: Vec<ConfigurationRecord>,
+    /// BLAKE3 of `scenario.toml`, in hexadecimal digits; older folders lack it, and so do those without a scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario_blake3: Option<String>,
     /// Criteria that the short form leaves without a point: their texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<String>,

@@ -136,6 +136,34 @@ fn a_resolved_scenario_repeats_the_run() {
     repeats(RICH, &["step.last.pairs=2", "sweep.access=[\"5Gbit/s\"]"], false);
 }
 
+// Spec: scenario.md#resolved-1
+#[test]
+fn a_short_form_whose_criteria_name_cases_that_it_leaves_out_repeats_itself() {
+    // Two cases set a `loss`, so that it is called by its whole path, though one alone runs in the short form.
+    let more = r#"
+[[case]]
+name = "lossy"
+set = { "link.a-mid.loss" = 0.01 }
+[[case]]
+name = "lossy-beyond"
+set = { "link.b-mid.loss" = 0.01 }
+[[criterion]]
+text = "of one that runs and one that does not"
+metric = "stream.flow_goodput_bits_per_second"
+case = ["plain", "lossy"]
+where = { "link.a-mid.loss" = [0.01, 0.02], step = "first" }
+at_least = "1bit/s"
+[short]
+"#;
+    let text = RICH.replace("[short]\n", more).replace("[\"deep\"]", "[\"deep\", \"lossy\"]");
+    let short = plan_with(&text, &[], true);
+    assert_eq!((short.criteria.len(), short.configurations.len()), (1, 8), "{:?}", short.not_judged);
+    repeats(&text, &[], true);
+    let none = G100_LATENCY.replace("[[case]]", "[[case]]\nenabled = false");
+    let refused = try_load(&none, &[], false).unwrap_err().to_string();
+    assert!(refused.contains("no [[case]] is left to run"), "{refused}");
+}
+
 // Spec: scenario.md#resolved-2
 #[test]
 fn a_default_that_follows_what_is_swept_is_not_spelled_out_as_one_value() {

@@ -111,10 +111,13 @@ pub(crate) struct Curves {
     sums: BTreeMap<(String, String, u32), Sum>,
     column_count: usize,
     left_out: usize,
+    /// There are more trials than have room: series of those that are not known are passed over.
+    known_alone: bool,
 }
 
 impl Curves {
-    pub fn emphasise(&mut self, trials: &[TrialRecord]) {
+    pub fn emphasise(&mut self, trials: &[TrialRecord], known_alone: bool) {
+        self.known_alone = known_alone;
         for trial in trials {
             self.starts.insert((trial.point.clone(), trial.trial), trial.start_ns as f64);
         }
@@ -136,6 +139,10 @@ impl Curves {
                 series.t_ns.len(),
                 series.value.len()
             ));
+        }
+        if self.known_alone && !self.starts.contains_key(&(samples.point.clone(), samples.trial)) {
+            self.left_out += 1;
+            return Ok(());
         }
         if series.cumulative && series.unit == "B" && sums_up(&series.entity) {
             self.add_to_sum(&samples);

@@ -3,14 +3,25 @@
 use crate::curve::Curves;
 use crate::long::LongViews;
 use crate::read::{FolderError, document, lines, text};
+use crate::weight;
 use crate::writer::CHUNKS;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_core::chunk::ChunkRecord;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
+use weir_core::scenario::{CONFIGURATIONS_MAX, TRIALS_MAX};
 
 /// Events of the timeline that are kept; a run with more is not read by people.
 const EVENTS_MAX: usize = 200_000;
+/// Room for the events that are kept, and for the records of trials, as `weight` has it. With the curves (`curve.rs`) a folder of
+/// any size is read within 256 MiB.
+const ROOM: Room = Room { timeline_bytes: 80 << 20, trials_bytes: 80 << 20 };
+
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    timeline_bytes: usize,
+    trials_bytes: usize,
+}
 
 /// A metric's definition as it travels with the results.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -32,7 +43,11 @@ pub struct Folder {
     pub plan: Option<PlanRecord>,
     pub definitions: Vec<Definition>,
     pub timeline: Vec<TimelineEvent>,
+    /// In the order of the file, as many as there is room for.
     pub trials: Vec<TrialRecord>,
+    /// Records of `trials.jsonl`, and the valid ones of them, those that there was no room for included.
+    pub(crate) trial_count: usize,
+    pub(crate) valid_count: usize,
     pub summary: Option<Summary>,
     /// What is missing or was cut short, in sentences.
     pub notes: Vec<String>,
@@ -44,6 +59,10 @@ impl Folder {
     /// Reads the folder at `path`. A missing file or a last line cut short is a note; anything else that is wrong is an
     /// error with file and line. Series are reduced while they are read, so memory does not grow with their length.
     pub fn read(path: &Path) -> Result<Folder, FolderError> {
+        Folder::read_within(path, ROOM)
+    }
+
+    fn read_within(path: &Path, room: Room) -> Result<Folder, FolderError> {
         let whole = |problem: String| FolderError { path: path.to_owned(), line: None, problem };
         if !path.is_dir() {
             return Err(whole("is not a folder; give the folder of a run, results/NAME/TIME".to_owned()));
@@ -62,23 +81,31 @@ impl Folder {
         folder.definitions = document(path, "metrics.json", notes)?.unwrap_or_default();
         folder.environment = document(path, "environment.json", notes)?;
         folder.scenario_toml = text(path, "scenario.toml", notes)?;
+        if let (Some(plan), Some(scenario_toml)) = (&folder.plan, &folder.scenario_toml) {
+            check_scenario(plan, scenario_toml).map_err(|problem| FolderError {
+                path: path.join("scenario.toml"),
+                line: None,
+                problem,
+            })?;
+        }
 
-        let (timeline, trials) = (&mut folder.timeline, &mut folder.trials);
-        let mut left_out = 0_usize;
+        let mut timeline = Kept::within(room.timeline_bytes, EVENTS_MAX);
         lines(path, "timeline.jsonl", notes, |event: TimelineEvent| {
-            if timeline.len() < EVENTS_MAX {
-                timeline.push(event)
-            } else {
-                left_out += 1
-            }
+            let weight = weight::of_event(&event);
+            timeline.add(event, weight);
             Ok(())
         })?;
-        lines(path, "trials.jsonl", notes, |trial: TrialRecord| {
+        let mut trials = Kept::within(room.trials_bytes, usize::MAX);
+        lines(path, "trials.jsonl", notes, |mut trial: TrialRecord| {
             check_trial(&trial)?;
-            trials.push(trial);
+            folder.trial_count += 1;
+            folder.valid_count += usize::from(trial.valid);
+            trial.rows.shrink_to_fit();
+            let weight = weight::of_trial(&trial);
+            trials.add(trial, weight);
             Ok(())
         })?;
-        folder.curves.emphasise(&folder.trials);
+        folder.curves.emphasise(&trials.all, trials.left_out > 0);
         let curves = &mut folder.curves;
         lines(path, "samples.jsonl", notes, |samples: SampleRecord| curves.add(samples))?;
         if path.join(CHUNKS).exists() {
@@ -91,11 +118,15 @@ impl Folder {
         if let Some(note) = folder.curves.note() {
             notes.push(note);
         }
-        if left_out > 0 {
-            notes.push(format!(
-                "timeline.jsonl: {left_out} events beyond the first {EVENTS_MAX} were left out"
-            ));
+        for (name, what, kept, left_out) in [
+            ("timeline.jsonl", "events", timeline.all.len(), timeline.left_out),
+            ("trials.jsonl", "trials of steps", trials.all.len(), trials.left_out),
+        ] {
+            if left_out > 0 {
+                notes.push(format!("{name}: {left_out} {what} beyond the first {kept} were left out"));
+            }
         }
+        (folder.timeline, folder.trials) = (timeline.all, trials.all);
         folder.notes.append(notes);
         let nothing = folder.summary.is_none() && folder.plan.is_none() && folder.trials.is_empty();
         if nothing && folder.timeline.is_empty() && folder.scenario_toml.is_none() {
@@ -124,8 +155,61 @@ impl Folder {
     }
 }
 
-/// Indices that the drawing follows must exist.
+/// The first of many things, as many as there is room for.
+struct Kept<K> {
+    all: Vec<K>,
+    room_bytes: usize,
+    count_max: usize,
+    left_out: usize,
+}
+
+impl<K> Kept<K> {
+    fn within(room_bytes: usize, count_max: usize) -> Kept<K> {
+        Kept { all: Vec::new(), room_bytes, count_max, left_out: 0 }
+    }
+
+    /// After the first that has no room none is kept, so that those kept are a stretch of the run.
+    fn add(&mut self, one: K, weight_bytes: usize) {
+        let fits = self.left_out == 0 && self.all.len() < self.count_max;
+        match self.room_bytes.checked_sub(weight_bytes).filter(|_| fits) {
+            Some(left) => {
+                self.room_bytes = left;
+                self.all.push(one);
+            }
+            None => self.left_out += 1,
+        }
+    }
+}
+
+/// What `plan.json` keeps of the resolved scenario, so that it is told when that is no longer the one that was run.
+pub fn scenario_digest(scenario_toml: &str) -> String {
+    blake3::hash(scenario_toml.as_bytes()).to_hex().to_string()
+}
+
+/// A scenario that lost criteria on the way would pass where the run failed.
+// Spec: results.md#results-14
+fn check_scenario(plan: &PlanRecord, scenario_toml: &str) -> Result<(), String> {
+    match &plan.scenario_blake3 {
+        Some(digest) if *digest != scenario_digest(scenario_toml) => Err(format!(
+            "is not the one that was run: its {} bytes have another BLAKE3 than plan.json says; put it back from a copy, or \
+             take it away to draw the report without it",
+            scenario_toml.len()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Indices that the drawing follows must exist, and counts be such as a scenario may have.
 fn check_plan(plan: &PlanRecord) -> Result<(), String> {
+    let counts = [
+        ("trials", plan.trials as usize, TRIALS_MAX as usize),
+        ("configurations", plan.configurations.len(), CONFIGURATIONS_MAX),
+    ];
+    for (what, count, most) in counts {
+        if !(1..=most).contains(&count) {
+            return Err(format!("says {count} {what}; a run has 1 to {most}"));
+        }
+    }
     for configuration in &plan.configurations {
         let topology = &configuration.topology;
         let sites = topology.sites.len();
@@ -208,5 +292,77 @@ mod tests {
         assert!(refused("plan.json", 64).contains("plan.json: is larger than 64 MiB"));
         let line = refused("trials.jsonl", 256);
         assert!(line.contains("trials.jsonl line 1") && line.contains("256 MiB"), "{line}");
+    }
+
+    // Spec: results.md#results-6
+    #[test]
+    fn trials_beyond_the_room_for_them_are_counted_and_left_out_and_those_before_them_are_drawn() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path().join("run");
+        sample::write(&run, &sample::summary(), 400);
+        let whole = Folder::read(&run).unwrap();
+        assert_eq!((whole.trial_count, whole.valid_count, whole.trials.len()), (20, 19, 20));
+        let weight: usize = whole.trials.iter().map(weight::of_trial).sum();
+        // Texts, numbers and their structures: what is kept of a line is of the size of the line, and not of a multiple.
+        let lines = fs::metadata(run.join("trials.jsonl")).unwrap().len() as usize;
+        assert!((lines / 2..lines * 4).contains(&weight), "{weight} bytes for {lines} of text");
+        let half = Folder::read_within(&run, Room { trials_bytes: weight / 2, ..ROOM }).unwrap();
+        let kept = half.trials.len();
+        assert!((5..15).contains(&kept) && half.trials[..] == whole.trials[..kept], "{kept} of 20");
+        assert_eq!((half.trial_count, half.valid_count), (20, 19));
+        let said =
+            format!("trials.jsonl: {} trials of steps beyond the first {kept} were left out", 20 - kept);
+        assert!(half.notes.contains(&said), "{:?}", half.notes);
+        let page = crate::html(&half);
+        assert!(page.contains(&said));
+        let timeline: usize = whole.timeline.iter().map(weight::of_event).sum();
+        let half = Folder::read_within(&run, Room { timeline_bytes: timeline / 2, ..ROOM }).unwrap();
+        assert!(half.timeline.len() < whole.timeline.len() && half.trials.len() == 20);
+    }
+
+    // Spec: results.md#results-14
+    #[test]
+    fn a_scenario_with_any_byte_lost_or_changed_is_refused_and_one_from_before_the_digest_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path();
+        sample::write(run, &sample::summary(), 2_000);
+        let text = fs::read_to_string(run.join("scenario.toml")).unwrap();
+        Folder::read(run).unwrap();
+        let mut plan = sample::plan();
+        plan.scenario_blake3 = Some(scenario_digest(&text));
+        fs::write(run.join("plan.json"), serde_json::to_string(&plan).unwrap()).unwrap();
+        Folder::read(run).unwrap();
+        let bytes = text.as_bytes();
+        let cuts = (0..bytes.len()).map(|length| bytes[..length].to_vec());
+        let flips = (0..bytes.len() * 8).map(|bit| {
+            let mut flipped = bytes.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            flipped
+        });
+        for damaged in cuts.chain(flips) {
+            fs::write(run.join("scenario.toml"), &damaged).unwrap();
+            let refused = Folder::read(run).unwrap_err().to_string();
+            assert!(refused.contains("scenario.toml"), "{refused}");
+            assert!(crate::Interrupted::read(run).is_err());
+        }
+        // A run that goes on has nothing to go by; a report has the rest.
+        fs::remove_file(run.join("scenario.toml")).unwrap();
+        assert!(crate::Interrupted::read(run).is_err() && Folder::read(run).is_ok());
+    }
+
+    // Spec: results.md#results-6
+    #[test]
+    fn counts_that_no_scenario_can_have_are_refused_before_anything_goes_by_them() {
+        let directory = tempfile::tempdir().unwrap();
+        sample::write(directory.path(), &sample::summary(), 2_000);
+        for trials in [0, TRIALS_MAX + 1, u32::MAX] {
+            let plan = PlanRecord { trials, ..sample::plan() };
+            fs::write(directory.path().join("plan.json"), serde_json::to_string(&plan).unwrap()).unwrap();
+            let said = format!("plan.json: says {trials} trials; a run has 1 to 10000");
+            let refused = Folder::read(directory.path()).unwrap_err().to_string();
+            assert!(refused.ends_with(&said), "{refused}");
+            let refused = crate::Interrupted::read(directory.path()).unwrap_err().to_string();
+            assert!(refused.contains(&said), "{refused}");
+        }
     }
 }

@@ -11,10 +11,11 @@ mod read;
 mod resume;
 mod sink;
 mod table;
+mod weight;
 mod words;
 mod writer;
 
-pub use folder::{Definition, Folder};
+pub use folder::{Definition, Folder, scenario_digest};
 pub use html::html;
 pub use read::FolderError;
 pub use resume::{INTERRUPTED, Interrupted, ResumeError};

@@ -164,16 +164,21 @@ impl LongViews {
     /// Takes a line of `chunks.jsonl`; `trial` is the one to look at, where one stands out. Errors: its samples are damaged.
     pub fn add(&mut self, record: &ChunkRecord, trial: Option<u32>) -> Result<(), String> {
         let chunk = &record.chunk;
-        if chunk.fields != RECEIVED.name {
-            self.unknown += usize::from(chunk.set().is_err());
+        if chunk.set().is_err() {
+            self.unknown += 1;
             return Ok(());
+        }
+        // Damage is told wherever it is: a table has every field of every trial.
+        let damaged = |error: ChunkError| format!("the fine series of {:?}: {error}", chunk.entity);
+        if chunk.fields != RECEIVED.name {
+            return chunk.unpack(|_, _| {}).map_err(damaged);
         }
         let (looked_at, flows) = self
             .points
             .entry(record.point.clone())
             .or_insert((trial.unwrap_or(record.trial), BTreeMap::new()));
         if record.trial != *looked_at || self.flow_count >= FLOWS_MAX && !flows.contains_key(&chunk.entity) {
-            return Ok(());
+            return chunk.unpack(|_, _| {}).map_err(damaged);
         }
         let mut view = flows.remove(&chunk.entity);
         self.flow_count += usize::from(view.is_none());
@@ -185,7 +190,7 @@ impl LongViews {
             }
         });
         flows.extend(view.map(|view| (chunk.entity.clone(), view)));
-        unpacked.map_err(|error: ChunkError| format!("the fine series of {:?}: {error}", chunk.entity))
+        unpacked.map_err(damaged)
     }
 
     /// The flows of a point, with the trial they are of.

@@ -1,7 +1,8 @@
 //! Goes on with the folder of a run that did not finish: what is finished stays byte for byte, what a trial left behind that did
 //! not come to its end is cut away.
 
-use crate::read::{FolderError, document, lines_with_ends, text};
+use crate::folder::Folder;
+use crate::read::{FolderError, document, lines, lines_with_ends, text};
 use crate::writer::{CHUNKS, Lines, WriteError, Writer};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,16 +14,44 @@ use weir_core::record::{PlanRecord, TimelineEvent, TrialRecord};
 /// Event of the timeline that takes a trial back: the user cut it short, and a resumed run carries it out again.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// What a finished run is rendered to; stale as soon as the run goes on.
-const RENDERINGS: &[&str] = &["summary.json", "report.html", "trials.parquet", "samples.parquet"];
+/// What a finished run is rendered to, in every form that a command gives; stale as soon as the run goes on.
+const RENDERINGS: &[&str] = &[
+    "summary.json",
+    "report.html",
+    "trials.parquet",
+    "samples.parquet",
+    "points.csv",
+    "trials.csv",
+    "samples.csv",
+    "chunks.csv",
+];
+/// Trials that a warning names; more are counted.
+const TRIALS_NAMED_MAX: usize = 8;
 
 /// Why a run cannot go on from its folder.
 #[derive(Debug, Error)]
 pub enum ResumeError {
-    #[error(transparent)]
-    Folder(#[from] FolderError),
+    #[error("{damaged}; nothing was changed. {}", what_to_do(damaged))]
+    Folder {
+        #[from]
+        damaged: FolderError,
+    },
     #[error("{}: {problem}", path.display())]
     Refused { path: PathBuf, problem: String },
+}
+
+/// What mends a damaged file of the folder, so that the run can go on.
+fn what_to_do(error: &FolderError) -> &'static str {
+    match error.path.file_name().and_then(|name| name.to_str()) {
+        Some("metrics.json" | "environment.json" | "summary.json") => {
+            "Remove the file: it is written again when the run goes on"
+        }
+        Some("trials.jsonl") => {
+            "Remove that line and all after it: the trials they are of are carried out again"
+        }
+        Some("samples.jsonl" | "timeline.jsonl" | CHUNKS) => "Remove that line: the rest goes without it",
+        _ => "Put the file back from a copy, or start the run anew",
+    }
 }
 
 /// A folder whose run may go on. Nothing is changed before `go_on`; as long as this lives no other process can go on with it.
@@ -32,13 +61,18 @@ pub struct Interrupted {
     pub plan: PlanRecord,
     /// The resolved scenario.
     pub scenario_toml: String,
+    /// Of when the run began; `None` where it was killed before it was written.
     pub environment: Option<serde_json::Value>,
+    /// False where `metrics.json` is missing.
+    pub has_definitions: bool,
     /// Of finished trials.
     pub records: Vec<TrialRecord>,
     /// Configuration and number of the trials of which every step is recorded.
     pub finished: BTreeSet<(String, u32)>,
     /// What the timeline says of agents that were lost.
     pub lost: Vec<String>,
+    /// What the folder lacks of finished trials, in a sentence.
+    pub missing: Option<String>,
     timeline: File,
     /// Bytes of each line file that stay.
     kept_bytes: [(&'static str, u64); 3],
@@ -54,10 +88,11 @@ struct OfTrial {
 }
 
 impl Interrupted {
-    /// Reads what the run in `directory` has finished.
+    /// Reads what the run in `directory` has finished, and everything else that its end will be drawn from, so that no damage
+    /// is found only after hours of running.
     ///
     /// Errors: it is no folder of a run, a file in it is damaged, it was killed before its plan was written, or a run is
-    /// writing it now.
+    /// writing it now. Nothing in the folder was changed.
     pub fn read(directory: &Path) -> Result<Interrupted, ResumeError> {
         let refused =
             |problem: &str| ResumeError::Refused { path: directory.to_owned(), problem: problem.to_owned() };
@@ -73,18 +108,14 @@ impl Interrupted {
             ));
         };
         let timeline = open_locked(&directory.join("timeline.jsonl"))?;
-        let environment = document(directory, "environment.json", &mut notes)?;
+        // The report at the end reads all of it, and refuses what is damaged: it does so now.
+        let folder = Folder::read(directory)?;
+        let (environment, has_definitions) = (folder.environment, !folder.definitions.is_empty());
 
         let mut interrupted = BTreeSet::new();
-        let mut events: Vec<(TimelineEvent, u64)> = Vec::new();
-        lines_with_ends(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent, end| {
-            if let (INTERRUPTED, Some(configuration), Some(trial)) =
-                (event.event.as_str(), &event.configuration, event.trial)
-            {
-                interrupted.insert((configuration.clone(), trial));
-            }
-            if end.whole {
-                events.push((event, end.bytes));
+        lines(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent| {
+            if event.event == INTERRUPTED {
+                interrupted.extend(event.configuration.zip(event.trial));
             }
             Ok(())
         })?;
@@ -97,30 +128,39 @@ impl Interrupted {
         })?;
         let finished = finished(&plan, trials.iter().map(|(trial, _)| trial), &interrupted);
 
+        let stays = |trial: &TrialRecord| finished.contains(&(trial.configuration.clone(), trial.trial));
         let trials_bytes =
-            prefix(&trials, |trial| finished.contains(&(trial.configuration.clone(), trial.trial)));
+            trials.iter().take_while(|(trial, _)| stays(trial)).last().map_or(0, |(_, end)| *end);
         // A line of a trial between lines of finished ones was not written by a run: each writes its trials one by one.
         let records: Vec<TrialRecord> =
             trials.into_iter().filter(|(_, end)| *end <= trials_bytes).map(|(trial, _)| trial).collect();
-        if records.len() != finished.iter().map(|(id, _)| steps_of(&plan, id)).sum::<usize>() {
+        let steps_of: BTreeMap<&str, usize> =
+            plan.configurations.iter().map(|it| (it.id.as_str(), it.steps.len())).collect();
+        if records.len() != finished.iter().filter_map(|(id, _)| steps_of.get(id.as_str())).sum::<usize>() {
             return Err(ResumeError::Refused {
                 path: directory.join("trials.jsonl"),
                 problem: "its trials are not in the order in which a run writes them; start the run anew"
                     .to_owned(),
             });
         }
-        let timeline_bytes = prefix(&events, |event| match (&event.configuration, event.trial) {
-            (Some(configuration), Some(trial)) => finished.contains(&(configuration.clone(), trial)),
-            _ => true,
-        });
-        let lost = events.iter().filter(|(event, end)| *end <= timeline_bytes && event.event == "agent-lost");
-        let lost = lost.map(|(event, _)| event.text.clone()).collect();
+        // Read once more, since which events stay is known only now, and there may be more of them than memory should hold.
+        let (mut timeline_bytes, mut over, mut lost) = (0, false, Vec::new());
+        lines_with_ends(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent, end| {
+            let of_trial = event.configuration.zip(event.trial);
+            over |= !end.whole || of_trial.is_some_and(|of_trial| !finished.contains(&of_trial));
+            if !over {
+                timeline_bytes = end.bytes;
+                lost.extend((event.event == "agent-lost").then_some(event.text));
+            }
+            Ok(())
+        })?;
 
         let configuration_of: BTreeMap<&str, &str> = plan
             .configurations
             .iter()
             .flat_map(|it| it.steps.iter().map(|step| (step.point.as_str(), it.id.as_str())))
             .collect();
+        let mut sampled: BTreeSet<(String, u32)> = BTreeSet::new();
         let (mut samples_bytes, mut over) = (0, false);
         lines_with_ends(directory, "samples.jsonl", &mut notes, |samples: OfTrial, end| {
             let configuration = configuration_of.get(samples.point.as_str()).copied().unwrap_or_default();
@@ -131,6 +171,7 @@ impl Interrupted {
             over |= !stays;
             if stays {
                 samples_bytes = end.bytes;
+                sampled.insert((samples.point, samples.trial));
             }
             Ok(())
         })?;
@@ -148,6 +189,8 @@ impl Interrupted {
         }
         drop(configuration_of);
         Ok(Interrupted {
+            missing: without_samples(&records, &sampled),
+            has_definitions,
             kept_chunks: has_chunks.then_some(chunk_bytes),
             directory: directory.to_owned(),
             plan,
@@ -204,38 +247,56 @@ impl Interrupted {
     }
 }
 
-fn steps_of(plan: &PlanRecord, configuration: &str) -> usize {
-    plan.configurations.iter().find(|it| it.id == configuration).map_or(0, |it| it.steps.len())
-}
-
-/// Trials of which every planned step has its record, those aside that the user cut short.
+/// Trials of which every planned step has its record, those aside that the user cut short. Goes by the records, since what the
+/// plan counts may be anything.
 fn finished<'a>(
     plan: &PlanRecord,
     trials: impl Iterator<Item = &'a TrialRecord>,
     interrupted: &BTreeSet<(String, u32)>,
 ) -> BTreeSet<(String, u32)> {
-    let mut steps: BTreeMap<(String, u32), BTreeSet<&str>> = BTreeMap::new();
-    for trial in trials {
-        steps.entry((trial.configuration.clone(), trial.trial)).or_default().insert(&trial.point);
+    let mut steps: BTreeMap<(&str, u32), BTreeSet<&str>> = BTreeMap::new();
+    for trial in trials.filter(|trial| trial.trial < plan.trials) {
+        steps.entry((trial.configuration.as_str(), trial.trial)).or_default().insert(&trial.point);
     }
-    let planned = plan.configurations.iter().flat_map(|it| (0..plan.trials).map(move |trial| (it, trial)));
-    planned
-        .filter(|(configuration, trial)| {
-            let key = (configuration.id.clone(), *trial);
-            let found = steps.get(&key);
-            !interrupted.contains(&key)
-                && configuration
-                    .steps
-                    .iter()
-                    .all(|step| found.is_some_and(|found| found.contains(step.point.as_str())))
-        })
-        .map(|(configuration, trial)| (configuration.id.clone(), trial))
-        .collect()
+    let points: BTreeMap<&str, BTreeSet<&str>> = plan
+        .configurations
+        .iter()
+        .map(|it| (it.id.as_str(), it.steps.iter().map(|step| step.point.as_str()).collect()))
+        .collect();
+    let whole = |(key, found): (&(&str, u32), &BTreeSet<&str>)| {
+        let planned = points.get(key.0)?;
+        let key = (key.0.to_owned(), key.1);
+        (planned.is_subset(found) && !interrupted.contains(&key)).then_some(key)
+    };
+    steps.iter().filter_map(whole).collect()
 }
 
-/// Where the last line ends before the first that does not stay.
-fn prefix<L>(lines: &[(L, u64)], stays: impl Fn(&L) -> bool) -> u64 {
-    lines.iter().take_while(|(line, _)| stays(line)).last().map_or(0, |(_, end)| *end)
+/// Which trials lack their series: valid ones of a step whose other trials have some, or whose whole trial has none.
+fn without_samples(records: &[TrialRecord], sampled: &BTreeSet<(String, u32)>) -> Option<String> {
+    let steps: BTreeSet<&str> = sampled.iter().map(|(point, _)| point.as_str()).collect();
+    let has = |record: &TrialRecord| sampled.contains(&(record.point.clone(), record.trial));
+    let trials: BTreeSet<(&str, u32)> = records
+        .iter()
+        .filter(|record| has(record))
+        .map(|record| (record.configuration.as_str(), record.trial))
+        .collect();
+    let lacking: Vec<String> = records
+        .iter()
+        .filter(|record| record.valid && !has(record))
+        .filter(|record| {
+            steps.contains(record.point.as_str())
+                || !trials.contains(&(record.configuration.as_str(), record.trial))
+        })
+        .map(|record| format!("trial {} of {}", record.trial, record.point))
+        .collect();
+    let named = lacking.iter().take(TRIALS_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = match lacking.len().saturating_sub(TRIALS_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!lacking.is_empty()).then(|| {
+        format!("samples.jsonl holds no series of {named}{more}: they are judged, and their course cannot be drawn")
+    })
 }
 
 /// The lock is held as long as the file is open, and by nobody once its process is gone, however it went.
@@ -243,6 +304,7 @@ pub(crate) fn open_locked(path: &Path) -> Result<File, ResumeError> {
     let refused = |problem: String| ResumeError::Refused { path: path.to_owned(), problem };
     let file = OpenOptions::new()
         .append(true)
+        .create(true)
         .open(path)
         .map_err(|error| refused(format!("cannot be opened to go on: {error}")))?;
     match file.try_lock() {
@@ -323,6 +385,96 @@ mod tests {
         assert!(!directory.path().join("summary.json").exists());
         let folder = Folder::read(directory.path()).unwrap();
         assert!(folder.timeline.iter().all(|event| event.trial != Some(4) && event.event != INTERRUPTED));
+    }
+
+    fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+        let all = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        all.map(|path| (path.display().to_string(), fs::read(&path).unwrap())).collect()
+    }
+
+    // Spec: results.md#results-15
+    #[test]
+    fn damage_in_any_file_that_the_end_is_drawn_from_is_told_before_anything_is_changed() {
+        let directory = killed([0.9; 3]);
+        let chunk = "{\"point\":\"one\",\"trial\":0,\"step\":\"one\",\"entity\":\"a\",\"fields\":\"tcp-info/1\",\
+                     \"start_ns\":0,\"count\":9,\"data\":\"AA\"}\n";
+        fs::write(directory.path().join("trials.csv"), "of before").unwrap();
+        let damage = |name: &str, from: &[u8], to: &[u8]| {
+            let path = directory.path().join(name);
+            let kept = fs::read(&path).ok();
+            let text = kept.clone().unwrap_or_default();
+            let at = text.windows(from.len().max(1)).position(|part| part == from).unwrap_or(0);
+            let damaged = [&text[..at], to, &text[(at + from.len()).min(text.len())..]].concat();
+            fs::write(&path, damaged).unwrap();
+            let before = contents(directory.path());
+            let refused = Interrupted::read(directory.path()).expect_err(name).to_string();
+            assert_eq!(contents(directory.path()), before, "{name}");
+            match kept {
+                Some(kept) => fs::write(&path, kept).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+            assert!(refused.contains(name) && refused.contains("nothing was changed"), "{refused}");
+            refused
+        };
+        let said = damage("metrics.json", b"\"unit\"", b"\"unti\"");
+        assert!(said.contains("line ") && said.contains("Remove the file"), "{said}");
+        let said = damage("samples.jsonl", b"\"unit\":\"", b"\"unit\":\"\xff");
+        assert!(said.contains("samples.jsonl line 1: ") && said.contains("Remove that line"), "{said}");
+        let said = damage("samples.jsonl", b"\"value\":[", b"\"value\":[1,");
+        assert!(said.contains("line 1: "), "{said}");
+        let said = damage("trials.jsonl", b"\"valid\":true", b"\"valid\":maybe");
+        assert!(said.contains("line 1: ") && said.contains("and all after it"), "{said}");
+        let said = damage("trials.jsonl", b"\"count\":[", b"\"count\":[1,");
+        assert!(said.contains("has not one count for each value"), "{said}");
+        damage("timeline.jsonl", b"{", b"");
+        damage("environment.json", b":", b";");
+        damage(CHUNKS, b"", chunk.as_bytes());
+        assert!(Interrupted::read(directory.path()).is_ok(), "and nothing else was wrong with it");
+    }
+
+    // Spec: results.md#results-10
+    #[test]
+    fn no_table_of_the_run_as_it_was_survives_when_it_goes_on() {
+        for tables in crate::SINKS.iter().filter_map(|entry| entry.build.tables()) {
+            for name in tables.files() {
+                assert!(RENDERINGS.contains(name), "{name}");
+            }
+        }
+        let directory = killed([0.5; 3]);
+        for name in RENDERINGS {
+            fs::write(directory.path().join(name), if *name == "summary.json" { "" } else { "of before" })
+                .unwrap();
+        }
+        drop(Interrupted::read(directory.path()).unwrap().go_on().unwrap());
+        assert!(RENDERINGS.iter().all(|name| !directory.path().join(name).exists()));
+    }
+
+    // Spec: results.md#results-15
+    #[test]
+    fn what_a_folder_lacks_of_finished_trials_is_told() {
+        let directory = killed([1.0; 3]);
+        let whole = Interrupted::read(directory.path()).unwrap();
+        assert!(whole.missing.is_none() && whole.has_definitions && whole.environment.is_some());
+        drop(whole);
+        let without = |lost: &dyn Fn(&serde_json::Value) -> bool| {
+            let text = String::from_utf8(sample_bytes()[2].clone()).unwrap();
+            let kept = text.lines().filter(|line| !lost(&serde_json::from_str(line).unwrap()));
+            let kept: String = kept.map(|line| format!("{line}\n")).collect();
+            fs::write(directory.path().join("samples.jsonl"), kept).unwrap();
+            Interrupted::read(directory.path()).unwrap().missing.unwrap_or_default()
+        };
+        let one = without(&|line| line["trial"] == 2 && line["point"] == "one");
+        assert!(one.contains("no series of trial 2 of one: "), "{one}");
+        let tail = without(&|line| line["trial"].as_u64().unwrap() > 2);
+        assert!(tail.contains("of trial 3 of idle, ") && tail.contains("trial 4 of outage: "), "{tail}");
+        let all = without(&|_| true);
+        assert!(all.contains(" and 11 more: "), "one of the twenty does not count: {all}");
+        for name in ["samples.jsonl", "environment.json", "metrics.json", "timeline.jsonl"] {
+            fs::remove_file(directory.path().join(name)).unwrap();
+        }
+        let bare = Interrupted::read(directory.path()).unwrap();
+        assert_eq!(bare.missing.as_deref(), Some(all.as_str()));
+        assert!(bare.is_complete() && !bare.has_definitions && bare.environment.is_none());
     }
 
     proptest! {

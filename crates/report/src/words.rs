@@ -58,12 +58,12 @@ pub(crate) fn scale_text(scale: &BTreeMap<String, f64>) -> Option<String> {
 
 /// One sentence on what the run showed.
 pub(crate) fn statement(folder: &Folder) -> String {
-    let valid = folder.trials.iter().filter(|trial| trial.valid).count();
-    let records = plural(folder.trials.len(), "trial of a step", "trials of steps");
+    let valid = folder.valid_count;
+    let records = plural(folder.trial_count, "trial of a step", "trials of steps");
     let Some(summary) = &folder.summary else {
         return format!(
             "The run did not finish and was not judged; {records} {} kept, {valid} of them valid.",
-            if folder.trials.len() == 1 { "was" } else { "were" }
+            if folder.trial_count == 1 { "was" } else { "were" }
         );
     };
     let decided = || summary.criteria.iter().filter(|it| it.otherwise.is_none());

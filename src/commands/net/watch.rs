@@ -190,6 +190,7 @@ fn plan(far: &str, values: &Values) -> PlanRecord {
             }],
             published: Default::default(),
         }],
+        scenario_blake3: None,
         not_judged: Vec::new(),
     }
 }

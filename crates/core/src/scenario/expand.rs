@@ -15,7 +15,7 @@ use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run of more than this is a mistake in a list.
-pub(super) const CONFIGURATIONS_MAX: usize = 10_000;
+pub const CONFIGURATIONS_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Dimension {
@@ -30,6 +30,7 @@ pub(super) struct Dimension {
 #[derive(Debug)]
 pub(super) struct Case {
     pub name: String,
+    pub enabled: bool,
     pub sets: Vec<(String, Place, Node)>,
     pub published: BTreeMap<String, f64>,
     /// What the case sets, by the name it has among the parameters.
@@ -41,7 +42,7 @@ pub(super) struct Expansion {
     pub dimensions: Vec<Dimension>,
     /// Those that run.
     pub cases: Vec<Case>,
-    /// Names of all cases of the file, those that `[short]` leaves out included.
+    /// Names of all cases of the file, those that do not run included.
     pub all_cases: Vec<String>,
     /// Declarations of the parameters by name, swept ones and those that cases set.
     pub params: BTreeMap<String, &'static Param>,
@@ -82,6 +83,14 @@ pub(super) fn expand(
         }
         cases.retain(|case| chosen.iter().any(|(name, _)| *name == case.name));
     }
+    if let Some((table, at)) = super::array_of_tables(root, "case", problems).first()
+        && !cases.is_empty()
+        && cases.iter().all(|case| !case.enabled)
+    {
+        let at = table.get("enabled").map_or(*at, |node| node.at);
+        problems.add_help(at, "no [[case]] is left to run", "leave `enabled` out of those that are to run");
+    }
+    cases.retain(|case| case.enabled);
     expansion.cases = cases;
     expansion
 }
@@ -201,6 +210,7 @@ fn cases(root: &Table, metrics: &[Metric], problems: &Problems) -> Vec<Case> {
         let path = vec![Hop::Key("case".to_owned()), Hop::Index(index)];
         let reader = Reader::new(&context, table, at, what, "case", schema::CASE, &[], path);
         let Some(name) = reader.name("name") else { continue };
+        let enabled = reader.flag("enabled").unwrap_or(true);
         if all.iter().any(|case| case.name == name) {
             problems.add(reader.place_of("name"), format!("two cases are called {name:?}"));
             continue;
@@ -228,7 +238,7 @@ fn cases(root: &Table, metrics: &[Metric], problems: &Problems) -> Vec<Case> {
                 published.insert(name, value);
             }
         }
-        all.push(Case { name, sets, published, parameters: BTreeMap::new() });
+        all.push(Case { name, enabled, sets, published, parameters: BTreeMap::new() });
     }
     all
 }

@@ -368,14 +368,19 @@ fn set(
     }
 }
 
-/// The short form has been applied: what remains is the scenario that ran.
+/// The short form has been applied: what remains is the scenario that ran. Cases that it leaves out stay declared, since criteria
+/// name them beside others, and since what cases set is named over all of them.
 fn keep_short(root: &mut Table, expansion: &Expansion) {
     root.remove("short");
     if let Some(Data::List(cases)) = root.get_mut("case").map(|node| &mut node.data) {
-        cases.retain(|case| {
-            let name = case.as_table().and_then(|case| case.text("name"));
-            expansion.cases.iter().any(|case| Some(case.name.as_str()) == name)
-        });
+        for case in cases {
+            let at = case.at;
+            let Some(table) = case.as_table_mut() else { continue };
+            let name = table.text("name");
+            if !expansion.cases.iter().any(|case| Some(case.name.as_str()) == name) {
+                table.set("enabled", at, Node { data: Data::Flag(false), at });
+            }
+        }
     }
 }
 

@@ -32,6 +32,7 @@ mod wire;
 
 pub(crate) use criterion::unit_of as criterion_unit;
 pub use errors::{Place, Problem, ScenarioErrors};
+pub use expand::CONFIGURATIONS_MAX;
 pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use nearest::nearest;
@@ -39,6 +40,7 @@ pub use plan::{
     Affected, Bound, Condition, Configuration, Criterion, Fault, FaultAction, FaultPart, Fit, FitValue,
     Overrides, Plan, RealHost, Reference, RoleKey, Select, Step, StepStart, WorkloadSchema,
 };
+pub use schema::TRIALS_MAX;
 
 use errors::Problems;
 use tree::{Data, Node, Table};

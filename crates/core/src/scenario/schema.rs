@@ -4,6 +4,9 @@
 use super::turns::Turns;
 use crate::param::{Kind, Param};
 
+/// Trials of a run at most.
+pub const TRIALS_MAX: u32 = 10_000;
+
 const DAY_NS: f64 = 86_400e9;
 const HOUR_NS: f64 = 3_600e9;
 
@@ -51,7 +54,7 @@ pub(super) static SCENARIO: &[Param] = &[
     ),
     count("trials", "Repetitions of every point; from five on results have 95 % intervals.")
         .default("5")
-        .range(1.0, 10_000.0),
+        .range(1.0, TRIALS_MAX as f64),
     count(
         "trials_min",
         "Valid trials a criterion needs to be judged; half of the trials, rounded up, unless given.",
@@ -419,6 +422,7 @@ pub(super) static SWEEP_VALUES: &[Param] = &[
 
 pub(super) static CASE: &[Param] = &[
     text("name", "Name of the variant.").required(),
+    flag("enabled", "False declares the variant and does not run it; true unless given."),
     text("set", "What the variant changes, PATH = value."),
     text("published", "Figures to draw beside ours, \"metric.statistic\" = value with its unit."),
 ];
@@ -485,7 +489,7 @@ pub(super) static CRITERION: &[Param] = &[
 ];
 
 pub(super) static SHORT: &[Param] = &[
-    count("trials", "Trials of the short form.").range(1.0, 10_000.0),
+    count("trials", "Trials of the short form.").range(1.0, TRIALS_MAX as f64),
     text("cases", "The cases that run; all unless given."),
     text("set", "What the short form changes, PATH = value."),
 ];

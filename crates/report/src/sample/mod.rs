@@ -129,6 +129,7 @@ pub(crate) fn plan() -> PlanRecord {
             steps: steps.collect(),
             published: BTreeMap::new(),
         }],
+        scenario_blake3: None,
         not_judged: Vec::new(),
     }
 }

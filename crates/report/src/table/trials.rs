@@ -132,3 +132,58 @@ fn one(
     }
     rows.row(&cells)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Cells;
+    use crate::{Writer, sample};
+    use proptest::prelude::*;
+    use weir_core::record::{Factor, Histogram, LimitingFactor};
+
+    /// The numbers of the rows, bit by bit: what `value` holds, and `sum_ns` of distributions.
+    struct Values(Vec<u64>);
+
+    impl Rows for Values {
+        fn begin(&mut self, _: &[Column]) -> io::Result<()> {
+            Ok(())
+        }
+        fn rows(&mut self, _: usize, cells: &[Cells<'_>]) -> io::Result<()> {
+            let value = cells.len() - STATISTICS.len() - 1;
+            if let Cells::Same(Cell::Number(number)) = cells[value] {
+                self.0.push(number.to_bits());
+            }
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        // Spec: results.md#results-13
+        #[test]
+        fn a_number_is_the_same_to_its_last_bit_in_the_run_in_its_lines_and_in_tables(
+            values in prop::collection::vec(prop::num::f64::NORMAL | prop::num::f64::SUBNORMAL | prop::num::f64::ZERO, 64),
+            sum_ns in 1.0..1e18_f64, count in 1..1_000_000_u64,
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let mut writer = Writer::create(directory.path()).unwrap();
+            writer.plan(&sample::plan()).unwrap();
+            let of_duration = Observed::Histogram(Histogram {
+                value_ns: vec![u64::MAX], count: vec![count], min_ns: 0, max_ns: u64::MAX, sum_ns,
+            });
+            let pool = Pool::new(&[vec![&of_duration]]);
+            let mut expected: Vec<u64> = values.iter().map(|value| value.to_bits()).collect();
+            expected.push(pool.estimate(Statistic::Mean).unwrap().to_bits());
+            let row = |value| Row { entity: "trial".to_owned(), metric: "m".to_owned(), value };
+            let rows = values.into_iter().map(Observed::Value).chain([of_duration]).map(row).collect();
+            writer.trial(&TrialRecord {
+                point: "one".to_owned(), configuration: String::new(), step: "one".to_owned(), trial: 0, valid: true,
+                reason: None, start_ns: 0, end_ns: 1, rows, pairs: Vec::new(), granted: serde_json::Map::new(),
+                limiting_factor: LimitingFactor { name: Factor::Unknown, confidence: 0.1, evidence: Vec::new() },
+            }).unwrap();
+            let mut found = Values(Vec::new());
+            trials(directory.path(), &mut found).unwrap();
+            prop_assert_eq!(found.0, expected);
+        }
+    }
+}
