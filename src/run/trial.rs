@@ -22,7 +22,7 @@ use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
-use weir_report::ChunkWriter;
+use weir_report::Writer;
 use weir_seams::sampler::{Sampler, SamplerTarget};
 use weir_sys::process::Signal;
 use weir_telemetry::{PortSampler, Schedule};
@@ -54,8 +54,6 @@ pub struct Turn {
 }
 
 pub struct TrialInput<'a> {
-    /// The results folder.
-    pub directory: &'a Path,
     /// weir itself, which is what agents run.
     pub program: &'a Path,
     pub configuration: &'a Configuration,
@@ -99,8 +97,8 @@ struct Watch<'a> {
     paused: Vec<String>,
     broken: Option<String>,
     timeline: Vec<TimelineEvent>,
-    /// Fine series are written as they come.
-    chunks: ChunkWriter,
+    /// Fine series and captures are written as they come.
+    writer: &'a mut Writer,
 }
 
 /// Faults are told to the fabric this long before they happen: long enough for a busy coordinator to be late, short enough
@@ -227,7 +225,7 @@ impl Observer for Watch<'_> {
             self.event(at, "step-start", Some(step), format!("step {name} starts"));
             let trial_start = self.trial_start.unwrap_or(at);
             if let Some(lab) = self.lab.as_deref_mut()
-                && let Some(said) = self.captures.begin(lab, step, trial_start)
+                && let Some(said) = self.captures.begin(lab, self.writer, step, trial_start)
             {
                 self.event(at, said.event, Some(step), said.text);
             }
@@ -297,7 +295,7 @@ impl Observer for Watch<'_> {
         let step = &self.input.configuration.steps[self.input.parts[job].step];
         let (point, name) = (step.point.clone(), step.name.clone());
         let record = ChunkRecord { point, trial: self.input.trial, step: name, chunk };
-        if let Err(error) = self.chunks.append(&record) {
+        if let Err(error) = self.writer.chunk(&record) {
             self.broken.get_or_insert_with(|| error.to_string());
         }
     }
@@ -381,6 +379,7 @@ pub fn run(
     input: &TrialInput<'_>,
     mut lab: Option<&mut Lab>,
     fleet: &mut Fleet,
+    writer: &mut Writer,
     progress: &mut Progress,
 ) -> TrialOutput {
     let schedule = Schedule::start("machine", samplers(lab.as_deref(), fleet, input));
@@ -403,13 +402,13 @@ pub fn run(
         moved: vec![0; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
         injector: Injector::new(&input.configuration.faults, input.seed.faults()),
-        captures: Captures::new(input.directory, input.configuration, input.trial),
+        captures: Captures::new(input.configuration, input.trial),
         injected: Vec::new(),
         orders: VecDeque::new(),
         paused: Vec::new(),
         broken: None,
         timeline: Vec::new(),
-        chunks: ChunkWriter::within(input.directory),
+        writer,
     };
     let results = run_trial(fleet, input.jobs, input.key, input.first_task, &mut watch);
     for host in std::mem::take(&mut watch.paused) {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -58,12 +58,13 @@ impl Directory {
             Err(error) => return Err(error),
         }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let held = open_at(self.held.as_raw_fd(), name, flags).map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP) => refused("is a symbolic link"),
-            // Without following, a link to a folder is no folder either.
-            Some(libc::ENOTDIR) => refused("is a symbolic link or a file where a folder belongs"),
-            _ => error,
-        })?;
+        let held =
+            open_at(self.held.as_raw_fd(), name, flags).map_err(|error| match error.raw_os_error() {
+                Some(libc::ELOOP) => refused("is a symbolic link"),
+                // Without following, a link to a folder is no folder either.
+                Some(libc::ENOTDIR) => refused("is a symbolic link or a file where a folder belongs"),
+                _ => error,
+            })?;
         Ok(Directory { held, path: self.path.join(name) })
     }
 
@@ -187,6 +188,21 @@ impl Directory {
     }
 }
 
+/// Puts `bytes` where a user said. As `replace`, but where they named a link, where it leads, and straight into what is no
+/// regular file, as a terminal or a pipe.
+pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let real = match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        real => real?,
+    };
+    let name = match real.file_name().and_then(OsStr::to_str) {
+        Some(name) if !real.exists() || real.is_file() => name,
+        _ => return fs::write(path, bytes),
+    };
+    let parent = real.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Directory::open(parent)?.replace(name, |file| file.write_all(bytes).map(Some)).map(drop)
+}
+
 /// Begins to write what was appended to `file`, so that files synced one after the other share what is slow about it.
 pub fn begin_sync(file: &File) {
     // Safety: no memory is passed. An error is met again by the sync that follows.
@@ -220,7 +236,6 @@ fn open_at(at: libc::c_int, name: &OsStr, flags: libc::c_int) -> io::Result<File
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     fn write(text: &'static str) -> impl FnOnce(&mut File) -> io::Result<Option<()>> {
@@ -306,6 +321,20 @@ mod tests {
         fs::write(all.path().join(".page.1-0.partial"), "half").unwrap();
         folder.remove_partials().unwrap();
         assert_eq!(names(all.path()), ["page"]);
+    }
+
+    #[test]
+    fn a_page_goes_where_the_user_said_also_through_a_link_and_into_a_device() {
+        let all = tempfile::tempdir().unwrap();
+        let (page, link) = (all.path().join("page"), all.path().join("link"));
+        symlink(&page, &link).unwrap();
+        for text in ["first", "second"] {
+            write_named(&link, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&page).unwrap(), text);
+        }
+        assert!(link.is_symlink());
+        write_named(Path::new("/dev/null"), b"text").unwrap();
+        assert_eq!(names(all.path()), ["link", "page"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use load::{Noise, histogram, stream_series};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use weir_core::chunk::ChunkRecord;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::*;
 use weir_core::regression::{knee, slope};
@@ -439,6 +440,13 @@ fn sweep(plan: &mut PlanRecord) {
     }
 }
 
+/// Gives the run in `directory` fine series.
+pub(crate) fn write_chunks(directory: &Path, chunks: impl IntoIterator<Item = ChunkRecord>) {
+    let line = |chunk: ChunkRecord| serde_json::to_string(&chunk).expect("no chunk fails to be text") + "\n";
+    let text: String = chunks.into_iter().map(line).collect();
+    std::fs::write(directory.join(crate::writer::CHUNKS), text).expect("room");
+}
+
 /// Writes the whole run into `directory`.
 pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
     let mut writer = Writer::create(directory).expect("a new folder");
@@ -549,7 +557,7 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
                 pairs: Vec::new(),
                 granted: Map::new(),
             };
-            writer.trial(&record).expect("room");
+            writer.trial(&[record]).expect("room");
             clock_ns += (seconds * 1e9) as u64;
             writer
                 .timeline(&event("step-end", Some(step), clock_ns, format!("{step} ends"), json!({})))
