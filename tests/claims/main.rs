@@ -21,6 +21,7 @@ mod matrix;
 mod network_faults;
 mod new;
 mod path;
+mod power_cut;
 mod process_faults;
 mod report_page;
 mod resume;

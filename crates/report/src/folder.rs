@@ -73,6 +73,12 @@ impl Folder {
             }
             Ok(())
         })?;
+        // What is known late of a trial is written late.
+        for of_trial in
+            timeline.chunk_by_mut(|a, b| (&a.configuration, a.trial) == (&b.configuration, b.trial))
+        {
+            of_trial.sort_by_key(|event| event.at_ns);
+        }
         lines(path, "trials.jsonl", notes, |trial: TrialRecord| {
             check_trial(&trial)?;
             trials.push(trial);
