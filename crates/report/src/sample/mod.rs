@@ -469,6 +469,7 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
     let mut clock_ns = 5_000_000_000_u64;
     for trial in 0..TRIALS {
         let trial_start = clock_ns;
+        let mut steps = Vec::new();
         let event = |kind: &str, step: Option<&str>, at_ns: u64, text: String, data: Value| TimelineEvent {
             at_ns,
             utc: format!(
@@ -557,12 +558,13 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
                 pairs: Vec::new(),
                 granted: Map::new(),
             };
-            writer.trial(&[record]).expect("room");
+            steps.push(record);
             clock_ns += (seconds * 1e9) as u64;
             writer
                 .timeline(&event("step-end", Some(step), clock_ns, format!("{step} ends"), json!({})))
                 .expect("room");
         }
+        writer.trial(&steps).expect("room");
         clock_ns += 400_000_000;
     }
     writer.summary(summary).expect("room");
