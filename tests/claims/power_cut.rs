@@ -1,6 +1,6 @@
 //! What is measured outlives a power cut and a full disk: a file system of its own, shut down without flushing its log.
 
-use crate::support::{Ran, eventually, finish_within, need_lab, ran, run, scenario, start, turn, weir};
+use crate::support::{Ran, beside, eventually, finish_within, need_lab, ran, run, scenario, start, weir};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn resumed(folder: &Path) -> Ran {
 #[test]
 fn a_power_cut_takes_at_most_the_trial_that_runs_and_nothing_of_a_finished_run() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let disk = Disk::new(directory.path());
     let file = directory.path().join("scenario.toml");

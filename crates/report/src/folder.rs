@@ -186,7 +186,9 @@ mod tests {
     fn events_written_late_are_read_in_the_order_of_their_trial_and_trials_in_that_of_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let line = |trial: u32, at_ns: u64| {
-            format!("{{\"at_ns\":{at_ns},\"utc\":\"\",\"event\":\"e\",\"configuration\":\"\",\"trial\":{trial},\"text\":\"\"}}\n")
+            format!(
+                "{{\"at_ns\":{at_ns},\"utc\":\"\",\"event\":\"e\",\"configuration\":\"\",\"trial\":{trial},\"text\":\"\"}}\n"
+            )
         };
         // After a restart of the machine its clock counts from 0 again.
         let lines = [line(0, 50), line(0, 70), line(0, 60), line(1, 9), line(1, 7)];
