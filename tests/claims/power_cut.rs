@@ -121,10 +121,9 @@ fn a_power_cut_takes_at_most_the_trial_that_runs_and_nothing_of_a_finished_run()
     assert_eq!(summary["points"][0]["trials"], 3, "{summary:#}");
 
     // No room is left for a page: the old one stays.
-    let fill = Command::new("dd")
-        .args(["if=/dev/zero", "bs=64k"])
-        .arg(format!("of={}", disk.mount.join("fill").display()));
-    let _ = fill.output();
+    let fill = format!("of={}", disk.mount.join("fill").display());
+    let full = Command::new("dd").args(["if=/dev/zero", "bs=64k", &fill]).output().unwrap();
+    assert!(!full.status.success(), "the disk is full now");
     let drawn = run(&["report", folder.to_str().unwrap()]);
     assert_eq!(drawn.status, 2, "{}", drawn.stdout);
     assert!(drawn.stderr.contains("report.html"), "{}", drawn.stderr);
