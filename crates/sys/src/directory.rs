@@ -52,7 +52,7 @@ impl Directory {
         let c_name = c_name(name)?;
         // Safety: a valid C string that outlives the call.
         let made = unsafe { libc::mkdirat(self.held.as_raw_fd(), c_name.as_ptr(), 0o777) };
-        match if made < 0 { Err(io::Error::last_os_error()) } else { Ok(()) } {
+        match done(made) {
             Ok(()) => self.sync()?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -150,16 +150,14 @@ impl Directory {
         let (from, to) = (c_name(OsStr::new(from))?, c_name(to)?);
         let at = self.held.as_raw_fd();
         // Safety: two valid C strings that outlive the call.
-        let result = unsafe { libc::renameat(at, from.as_ptr(), at, to.as_ptr()) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        done(unsafe { libc::renameat(at, from.as_ptr(), at, to.as_ptr()) })
     }
 
     /// Takes a file away if it is there; of a link, the link.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         let name = c_name(single(OsStr::new(name))?)?;
         // Safety: a valid C string that outlives the call.
-        let result = unsafe { libc::unlinkat(self.held.as_raw_fd(), name.as_ptr(), 0) };
-        match if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) } {
+        match done(unsafe { libc::unlinkat(self.held.as_raw_fd(), name.as_ptr(), 0) }) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -216,6 +214,10 @@ fn single(name: &OsStr) -> io::Result<&OsStr> {
         (Some(Component::Normal(only)), None) if only == name => Ok(name),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a name of a file"))),
     }
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn c_name(name: &OsStr) -> io::Result<CString> {
