@@ -3,10 +3,10 @@
 use crate::output::{say, tell};
 use crate::registry;
 use anyhow::{Context, bail};
-use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use weir_seams::sink::Tables;
+use weir_sys::directory::Directory;
 
 /// Write a run's trials and samples as tables for other programs
 #[derive(clap::Args)]
@@ -49,11 +49,11 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         bail!("{} is not the folder of a run; give results/NAME/TIME", directory.display());
     }
     let out = args.out.as_deref().unwrap_or(directory);
-    fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    let out = Directory::create(out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut notes = Vec::new();
     for format in formats {
         let tables = registry::tables(format).with_context(|| format!("{format} is not in this build"))?;
-        for path in write(tables, directory, out, &mut notes)? {
+        for path in write(tables, directory, &out, &mut notes)? {
             say(path.display())?;
         }
     }
@@ -65,37 +65,25 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Makes every file of `tables` in `out` from the records in `directory`. Each is written beside and renamed, so that it is
-/// there whole or not at all. Gives the paths of those made.
+/// Makes every file of `tables` in `out` from the records in `directory`, each whole or not at all. Gives the paths of those made.
 pub fn write(
     tables: &dyn Tables,
     directory: &Path,
-    out: &Path,
+    out: &Directory,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     for name in tables.files() {
-        let (path, partial) = (out.join(name), out.join(format!("{name}.partial")));
-        let written = File::create(&partial).and_then(|file| {
+        let path = out.path().join(name);
+        let written = out.replace(name, |file| {
             let mut file = BufWriter::with_capacity(1 << 18, file);
             let found = tables.write_file(name, directory, &mut file)?;
             file.flush()?;
             Ok(found)
         });
-        match written {
-            Ok(Some(found)) => {
-                notes.extend(found);
-                fs::rename(&partial, &path).with_context(|| format!("cannot write {}", path.display()))?;
-                made.push(path);
-            }
-            Ok(None) => {
-                fs::remove_file(&partial).with_context(|| format!("cannot remove {}", partial.display()))?
-            }
-            Err(error) => {
-                // Best effort: the error that matters is the one reported.
-                let _ = fs::remove_file(&partial);
-                return Err(error).with_context(|| format!("cannot write {}", path.display()));
-            }
+        if let Some(found) = written.with_context(|| format!("cannot write {}", path.display()))? {
+            notes.extend(found);
+            made.push(path);
         }
     }
     Ok(made)

@@ -3,6 +3,7 @@
 use crate::output::{say, tell};
 use anyhow::Context;
 use std::path::PathBuf;
+use weir_sys::directory::{self, Directory};
 
 /// Draw the report of a run again from its results folder
 #[derive(clap::Args)]
@@ -24,7 +25,13 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let folder = weir_report::Folder::read(&args.directory)?;
     let page = weir_report::html(&folder);
     let path = args.out.clone().unwrap_or_else(|| args.directory.join("report.html"));
-    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    let written = match &args.out {
+        Some(file) => directory::write_named(file, page.as_bytes()),
+        None => Directory::open(&args.directory).and_then(|folder| {
+            folder.replace("report.html", |file| file.write_all(page.as_bytes()).map(Some)).map(drop)
+        }),
+    };
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     for note in &folder.notes {
         tell(format_args!("weir: {note}"));
     }

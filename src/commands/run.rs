@@ -20,6 +20,8 @@ use weir_core::record::{SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::scenario::{self, Overrides, Plan};
 use weir_report::{Folder, Interrupted, Style, Writer};
 use weir_seams::entry::Need;
+#[cfg(feature = "parquet")]
+use weir_sys::directory::Directory;
 
 const LAB_NEEDS: &[Need] = &[Need::Root, Need::Tun];
 const HOSTS_NEEDS: &[Need] = &[Need::SshClient];
@@ -70,11 +72,12 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let total = planned_time(registry::workloads(), &plan, &BTreeSet::new())?;
     needs::probe(needed(&plan))?;
     let (program, key) = (program()?, random_hex(32)?);
-    let folder = args.out.join(&plan.name).join(run_id()?);
+    let run_id = run_id()?;
     if !args.json {
         announce(&plan, total)?;
     }
-    let writer = Writer::create(&folder)?;
+    let writer = Writer::create_below(&args.out, &[&plan.name, &run_id])?;
+    let folder = writer.directory().to_owned();
     let campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
     carry_out(args, &plan, campaign, total, &folder)
 }
@@ -189,7 +192,9 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
     // The records are read back from their lines: a disk that has no room for tables of them has not lost any.
     #[cfg(feature = "parquet")]
     if let Some(tables) = registry::tables("parquet")
-        && let Err(error) = export::write(tables, folder, folder, &mut Vec::new())
+        && let Err(error) = Directory::open(folder)
+            .context("cannot open the results folder")
+            .and_then(|out| export::write(tables, folder, &out, &mut Vec::new()))
     {
         summary
             .warnings

@@ -272,7 +272,6 @@ impl<'a> Campaign<'a> {
             String::new()
         };
         let input = TrialInput {
-            directory: self.writer.directory(),
             program: &self.program,
             configuration,
             jobs: &jobs,
@@ -285,27 +284,31 @@ impl<'a> Campaign<'a> {
         };
         // Enough numbers for every host of every step; they are never used again with these agents.
         self.next_task += 1 + (jobs.len() * configuration.topology.hosts.len().max(1) * 2) as u64;
-        let mut output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, progress);
+        let mut output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, &mut self.writer, progress);
+        if let Some(error) = output.unwritten {
+            return Err(error.into());
+        }
         // Written before the trial itself: whatever becomes of this process, the trial is not taken for a whole one.
         if weir_sys::signal::interrupts() > 0 && output.records.iter().any(|record| !record.valid) {
             output.timeline.push(interrupted_event(configuration, trial));
         }
         for event in &output.timeline {
             self.writer.timeline(event)?;
+            output.warnings.extend((event.event == "warning").then(|| event.text.clone()));
+        }
+        for warning in output.warnings {
             // The same in every trial is said once.
-            if event.event == "warning" && !self.warnings.contains(&event.text) {
-                self.warnings.push(event.text.clone());
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
             }
         }
         for samples in &output.samples {
             self.writer.samples(samples)?;
         }
-        for record in &output.records {
-            for warning in does_not_count(record) {
-                progress.say(&format!("  {warning}"));
-                self.warnings.push(warning);
-            }
-            self.writer.trial(record)?;
+        self.writer.trial(&output.records)?;
+        for warning in output.records.iter().flat_map(does_not_count) {
+            progress.say(&format!("  {warning}"));
+            self.warnings.push(warning);
         }
         self.records.extend(output.records);
         if let Some(reason) = output.lab_broken {

@@ -1,23 +1,20 @@
 //! `capture = […]` of a step: pcapng files in the results folder, from the step's start to its end.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use weir_core::Instant;
 use weir_core::scenario::{Configuration, Step};
 use weir_lab::Lab;
 use weir_lab::capture::{Epoch, Request};
-
-/// Where they are in the results folder.
-const FOLDER: &str = "captures";
+use weir_report::{CAPTURES, Writer};
 
 /// The captures of one trial's steps.
 pub struct Captures<'a> {
-    /// The results folder.
-    directory: &'a Path,
     configuration: &'a Configuration,
     trial: u32,
     /// Number and file of each step's, while it runs.
-    running: Vec<Option<(u64, PathBuf)>>,
+    running: Vec<Option<(u64, String)>>,
 }
 
 /// What to say of a capture on the timeline.
@@ -27,17 +24,23 @@ pub struct Said {
 }
 
 impl<'a> Captures<'a> {
-    pub fn new(directory: &'a Path, configuration: &'a Configuration, trial: u32) -> Self {
-        Captures { directory, configuration, trial, running: vec![None; configuration.steps.len()] }
+    pub fn new(configuration: &'a Configuration, trial: u32) -> Self {
+        Captures { configuration, trial, running: vec![None; configuration.steps.len()] }
     }
 
     /// Begins what a step asks for; time stamps count from the trial's start. `None` if it asks for nothing.
-    pub fn begin(&mut self, lab: &mut Lab, step: usize, trial_start: Instant) -> Option<Said> {
+    pub fn begin(
+        &mut self,
+        lab: &mut Lab,
+        writer: &mut Writer,
+        step: usize,
+        trial_start: Instant,
+    ) -> Option<Said> {
         let own = &self.configuration.steps[step];
         if own.capture.is_empty() {
             return None;
         }
-        let file = Path::new(FOLDER).join(self.file_name(own));
+        let name = self.file_name(own);
         let links = self.configuration.topology.directed_links();
         let request = Request {
             ports: own.capture.iter().map(|link| links[*link].name.clone()).collect(),
@@ -46,13 +49,12 @@ impl<'a> Captures<'a> {
             duration_ns: None,
             epoch: Epoch::At(trial_start.as_ns()),
         };
-        let begun = fs::create_dir_all(self.directory.join(FOLDER))
-            .and_then(|()| std::path::absolute(self.directory.join(&file)))
-            .map_err(|error| error.to_string())
-            .and_then(|path| lab.capture(&request, &path).map_err(|error| error.to_string()));
+        let begun = writer.capture(&name).map_err(|error| error.to_string()).and_then(|file| {
+            lab.capture(&request, Path::new(&opened(&file))).map_err(|error| error.to_string())
+        });
         match begun {
             Ok(number) => {
-                self.running[step] = Some((number, file));
+                self.running[step] = Some((number, format!("{CAPTURES}/{name}")));
                 None
             }
             Err(error) => Some(Said {
@@ -66,7 +68,6 @@ impl<'a> Captures<'a> {
     pub fn end(&mut self, lab: &mut Lab, step: usize) -> Option<Said> {
         let (number, file) = self.running[step].take()?;
         let name = &self.configuration.steps[step].name;
-        let file = file.display();
         let failed = |why: String| Said {
             event: "capture-failed",
             text: format!("the capture of step {name} in {file} broke off: {why}"),
@@ -99,4 +100,9 @@ impl<'a> Captures<'a> {
         let id = if id.is_empty() { id } else { format!("{id}-") };
         format!("{id}trial-{}-{}.pcapng", self.trial, step.name)
     }
+}
+
+/// The file by a path that leads to it alone, whatever stands by its name now. The fabric opens it before it answers.
+fn opened(file: &File) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }

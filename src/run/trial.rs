@@ -22,7 +22,7 @@ use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
-use weir_report::ChunkWriter;
+use weir_report::{WriteError, Writer};
 use weir_seams::sampler::{Sampler, SamplerTarget};
 use weir_sys::process::Signal;
 use weir_telemetry::{PortSampler, Schedule};
@@ -34,7 +34,12 @@ const SAMPLES_MAX: u128 = 6_000;
 pub struct TrialOutput {
     pub records: Vec<TrialRecord>,
     pub samples: Vec<SampleRecord>,
+    /// What was known only at its end; the rest is in the results already.
     pub timeline: Vec<TimelineEvent>,
+    /// Warnings of the events that are in the results already.
+    pub warnings: Vec<String>,
+    /// The results could not be written while it ran, which ended it.
+    pub unwritten: Option<WriteError>,
     /// Something broke that the next trial would meet again: the fabric is gone.
     pub lab_broken: Option<String>,
 }
@@ -54,8 +59,6 @@ pub struct Turn {
 }
 
 pub struct TrialInput<'a> {
-    /// The results folder.
-    pub directory: &'a Path,
     /// weir itself, which is what agents run.
     pub program: &'a Path,
     pub configuration: &'a Configuration,
@@ -93,14 +96,17 @@ struct Watch<'a> {
     injector: Injector<'a>,
     captures: Captures<'a>,
     injected: Vec<Occurrence>,
+    /// Beginnings and ends (true) of those that are not on the timeline yet, by time.
+    untold: BTreeSet<(Instant, bool, usize)>,
     /// Orders to hosts' processes, in the order of their times.
     orders: VecDeque<Due>,
     /// Hosts whose processes stand still.
     paused: Vec<String>,
     broken: Option<String>,
-    timeline: Vec<TimelineEvent>,
-    /// Fine series are written as they come.
-    chunks: ChunkWriter,
+    warnings: Vec<String>,
+    unwritten: Option<WriteError>,
+    /// Events, fine series and captures are written as they come.
+    writer: &'a mut Writer,
 }
 
 /// Faults are told to the fabric this long before they happen: long enough for a busy coordinator to be late, short enough
@@ -127,7 +133,13 @@ impl Watch<'_> {
     fn schedule_ahead(&mut self, now: Instant) {
         let before = self.injector.exhausted();
         let batch = self.injector.advance(now + AHEAD);
-        self.injected.extend(batch.occurrences);
+        for occurrence in batch.occurrences {
+            if !occurrence.by_orders {
+                let index = self.injected.len();
+                self.untold.extend([(occurrence.start, false, index), (occurrence.end, true, index)]);
+            }
+            self.injected.push(occurrence);
+        }
         self.orders.extend(batch.orders);
         for changes in batch.changes.chunks(CHANGES_MAX) {
             if let Some(lab) = &mut self.lab
@@ -175,12 +187,12 @@ impl Watch<'_> {
     }
 
     fn fault_event(&mut self, due: &Due, host: &str, at: Instant, event: &str, verb: &str) {
-        self.event(at, event, None, format!("fault {} on {host}: {} {verb}", due.fault, due.what));
-        if let Some(event) = self.timeline.last_mut() {
-            event.data.insert("fault".to_owned(), (*due.fault).into());
-            event.data.insert("on".to_owned(), (*due.on).into());
-            event.data.insert("host".to_owned(), host.into());
-        }
+        let mut data = serde_json::Map::new();
+        data.insert("fault".to_owned(), (*due.fault).into());
+        data.insert("on".to_owned(), (*due.on).into());
+        data.insert("host".to_owned(), host.into());
+        let text = format!("fault {} on {host}: {} {verb}", due.fault, due.what);
+        self.event_with(at, event, None, text, data);
     }
 
     /// Ends what the step captures, if it still does.
@@ -192,8 +204,40 @@ impl Watch<'_> {
         }
     }
 
+    /// Puts on the timeline what faults of the fabric have done by `now`.
+    fn tell_truths(&mut self, now: Instant) {
+        while let Some((at, is_end, index)) = self.untold.pop_first() {
+            if at > now {
+                self.untold.insert((at, is_end, index));
+                break;
+            }
+            let origin = self.trial_start.unwrap_or(at);
+            self.write(&ground_truth(&self.injected[index], is_end, self.input, origin));
+        }
+    }
+
+    fn write(&mut self, event: &TimelineEvent) {
+        if self.unwritten.is_none() {
+            self.unwritten = self.writer.timeline(event).err();
+        }
+    }
+
     fn event(&mut self, at: Instant, event: &str, step: Option<usize>, text: String) {
-        self.timeline.push(TimelineEvent {
+        self.event_with(at, event, step, text, serde_json::Map::new());
+    }
+
+    fn event_with(
+        &mut self,
+        at: Instant,
+        event: &str,
+        step: Option<usize>,
+        text: String,
+        data: serde_json::Map<String, serde_json::Value>,
+    ) {
+        if event == "warning" {
+            self.warnings.push(text.clone());
+        }
+        self.write(&TimelineEvent {
             at_ns: at.as_ns(),
             utc: utc_of(at),
             event: event.to_owned(),
@@ -202,7 +246,7 @@ impl Watch<'_> {
             step: step.map(|index| self.input.configuration.steps[index].name.clone()),
             trial_ns: self.trial_start.map(|start| offset_ns(at, start)),
             text,
-            data: serde_json::Map::new(),
+            data,
         });
     }
 }
@@ -227,7 +271,7 @@ impl Observer for Watch<'_> {
             self.event(at, "step-start", Some(step), format!("step {name} starts"));
             let trial_start = self.trial_start.unwrap_or(at);
             if let Some(lab) = self.lab.as_deref_mut()
-                && let Some(said) = self.captures.begin(lab, step, trial_start)
+                && let Some(said) = self.captures.begin(lab, self.writer, step, trial_start)
             {
                 self.event(at, said.event, Some(step), said.text);
             }
@@ -259,10 +303,8 @@ impl Observer for Watch<'_> {
                     (&self.input.configuration.topology, &self.input.configuration.steps[step]);
                 let pair = own.pair_entity(topology, turn.pair);
                 let text = format!("step {name}: {pair} failed: {reason}");
-                self.event(at, "pair-failed", Some(step), text);
-                if let Some(event) = self.timeline.last_mut() {
-                    event.data.insert("pair".to_owned(), pair.into());
-                }
+                let data = [("pair".to_owned(), pair.into())].into_iter().collect();
+                self.event_with(at, "pair-failed", Some(step), text, data);
             }
             (_, None) => {}
         }
@@ -297,8 +339,8 @@ impl Observer for Watch<'_> {
         let step = &self.input.configuration.steps[self.input.parts[job].step];
         let (point, name) = (step.point.clone(), step.name.clone());
         let record = ChunkRecord { point, trial: self.input.trial, step: name, chunk };
-        if let Err(error) = self.chunks.append(&record) {
-            self.broken.get_or_insert_with(|| error.to_string());
+        if self.unwritten.is_none() {
+            self.unwritten = self.writer.chunk(&record).err();
         }
     }
 
@@ -314,6 +356,7 @@ impl Observer for Watch<'_> {
         let now = weir_sys::clock::monotonic();
         if self.trial_start.is_some() {
             self.schedule_ahead(now);
+            self.tell_truths(now);
         }
         while self.orders.front().is_some_and(|due| due.at <= now) {
             let Some(due) = self.orders.pop_front() else { break };
@@ -323,6 +366,9 @@ impl Observer for Watch<'_> {
     }
 
     fn broken(&mut self) -> Option<String> {
+        if let Some(error) = &self.unwritten {
+            return Some(error.to_string());
+        }
         if self.broken.is_none()
             && let Some(lab) = &mut self.lab
         {
@@ -381,6 +427,7 @@ pub fn run(
     input: &TrialInput<'_>,
     mut lab: Option<&mut Lab>,
     fleet: &mut Fleet,
+    writer: &mut Writer,
     progress: &mut Progress,
 ) -> TrialOutput {
     let schedule = Schedule::start("machine", samplers(lab.as_deref(), fleet, input));
@@ -403,13 +450,15 @@ pub fn run(
         moved: vec![0; count],
         lateness: vec![(Vec::new(), Vec::new()); count],
         injector: Injector::new(&input.configuration.faults, input.seed.faults()),
-        captures: Captures::new(input.directory, input.configuration, input.trial),
+        captures: Captures::new(input.configuration, input.trial),
         injected: Vec::new(),
+        untold: BTreeSet::new(),
         orders: VecDeque::new(),
         paused: Vec::new(),
         broken: None,
-        timeline: Vec::new(),
-        chunks: ChunkWriter::within(input.directory),
+        warnings: Vec::new(),
+        unwritten: None,
+        writer,
     };
     let results = run_trial(fleet, input.jobs, input.key, input.first_task, &mut watch);
     for host in std::mem::take(&mut watch.paused) {
@@ -421,8 +470,16 @@ pub fn run(
     for step in 0..input.configuration.steps.len() {
         watch.end_capture(step, ended);
     }
+    let origin = watch.trial_start.unwrap_or(ended);
+    let began = |index: &usize| watch.injected[*index].start < ended;
+    let mut timeline: Vec<TimelineEvent> = std::mem::take(&mut watch.untold)
+        .into_iter()
+        .filter(|(_, _, index)| began(index))
+        .map(|(_, is_end, index)| ground_truth(&watch.injected[index], is_end, input, origin))
+        .collect();
     watch.event(ended, "trial-end", None, format!("trial {} ends", input.trial));
-    let (lateness, injected, mut timeline) = (watch.lateness, watch.injected, watch.timeline);
+    let (lateness, injected) = (watch.lateness, watch.injected);
+    let (warnings, unwritten) = (watch.warnings, watch.unwritten);
     let (trial_start, mut lab_broken) = (watch.trial_start.unwrap_or(ended), watch.broken);
     // What is still scheduled belongs to this trial alone.
     if lab_broken.is_none()
@@ -434,13 +491,10 @@ pub fn run(
     let mut series = schedule.finish();
     to_trial_clock(&mut series, trial_start);
     let happened: Vec<Occurrence> = injected.into_iter().filter(|it| it.start < ended).collect();
-    for occurrence in happened.iter().filter(|it| !it.by_orders) {
-        timeline.extend(ground_truth(occurrence, input, trial_start));
-    }
     let clocks = own_clocks(input, fleet, trial_start, ended);
     timeline.extend(clocks.iter().map(|(host, clock)| clock_event(host, clock, input, trial_start, ended)));
-    timeline.sort_by_key(|event| event.at_ns);
-    let mut output = TrialOutput { records: Vec::new(), samples: Vec::new(), timeline, lab_broken };
+    let (records, samples) = (Vec::new(), Vec::new());
+    let mut output = TrialOutput { records, samples, timeline, warnings, unwritten, lab_broken };
     let recorder = Recorder { input, trial_start, series: &series, happened: &happened };
     let lateness = |job: usize| -> Lateness {
         let (before, after) = lateness[job].clone();
@@ -521,23 +575,28 @@ fn clock_event(
     }
 }
 
-fn ground_truth(it: &Occurrence, input: &TrialInput<'_>, trial_start: Instant) -> [TimelineEvent; 2] {
-    [("fault-start", it.start, "begins"), ("fault-end", it.end, "ends")].map(|(event, at, verb)| {
-        let mut data = serde_json::Map::new();
-        data.insert("fault".to_owned(), (*it.fault).into());
-        data.insert("on".to_owned(), (*it.on).into());
-        // Parts of one fault differ in this alone, and its beginning and its end are a pair by it.
-        data.insert("what".to_owned(), (*it.what).into());
-        TimelineEvent {
-            at_ns: at.as_ns(),
-            utc: utc_of(at),
-            event: event.to_owned(),
-            configuration: Some(input.configuration.id.clone()),
-            trial: Some(input.trial),
-            step: None,
-            trial_ns: Some(offset_ns(at, trial_start)),
-            text: format!("fault {} on {}: {} {verb}", it.fault, it.on, it.what),
-            data,
-        }
-    })
+fn ground_truth(
+    it: &Occurrence,
+    is_end: bool,
+    input: &TrialInput<'_>,
+    trial_start: Instant,
+) -> TimelineEvent {
+    let (event, at, verb) =
+        if is_end { ("fault-end", it.end, "ends") } else { ("fault-start", it.start, "begins") };
+    let mut data = serde_json::Map::new();
+    data.insert("fault".to_owned(), (*it.fault).into());
+    data.insert("on".to_owned(), (*it.on).into());
+    // Parts of one fault differ in this alone, and its beginning and its end are a pair by it.
+    data.insert("what".to_owned(), (*it.what).into());
+    TimelineEvent {
+        at_ns: at.as_ns(),
+        utc: utc_of(at),
+        event: event.to_owned(),
+        configuration: Some(input.configuration.id.clone()),
+        trial: Some(input.trial),
+        step: None,
+        trial_ns: Some(offset_ns(at, trial_start)),
+        text: format!("fault {} on {}: {} {verb}", it.fault, it.on, it.what),
+        data,
+    }
 }

@@ -23,6 +23,7 @@ mod network_faults;
 mod new;
 mod output;
 mod path;
+mod power_cut;
 mod process_faults;
 mod report_page;
 mod resume;

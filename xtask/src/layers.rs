@@ -18,7 +18,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
     // Evidence.
     ("lab", &["core", "seams", "fabric", "sys", "telemetry", "agent"]),
-    ("report", &["core", "seams"]),
+    ("report", &["core", "seams", "sys"]),
 ];
 
 /// What an adapter, a crate in `adapters/` around one foreign client, may name: no capability and no other adapter. Nothing in

@@ -95,6 +95,12 @@ impl Folder {
             timeline.add(event, weight);
             Ok(())
         })?;
+        // What is known late of a trial is written late.
+        for of_trial in
+            timeline.all.chunk_by_mut(|a, b| (&a.configuration, a.trial) == (&b.configuration, b.trial))
+        {
+            of_trial.sort_by_key(|event| event.at_ns);
+        }
         let mut trials = Kept::within(room.trials_bytes, usize::MAX);
         lines(path, "trials.jsonl", notes, |mut trial: TrialRecord| {
             check_trial(&trial)?;
@@ -259,6 +265,22 @@ mod tests {
     use crate::sample;
     use std::fs::{self, File};
     use std::io::Write;
+
+    #[test]
+    fn events_written_late_are_read_in_the_order_of_their_trial_and_trials_in_that_of_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = |trial: u32, at_ns: u64| {
+            format!(
+                "{{\"at_ns\":{at_ns},\"utc\":\"\",\"event\":\"e\",\"configuration\":\"\",\"trial\":{trial},\"text\":\"\"}}\n"
+            )
+        };
+        // After a restart of the machine its clock counts from 0 again.
+        let lines = [line(0, 50), line(0, 70), line(0, 60), line(1, 9), line(1, 7)];
+        fs::write(directory.path().join("timeline.jsonl"), lines.concat()).unwrap();
+        let folder = Folder::read(directory.path()).unwrap();
+        let read: Vec<u64> = folder.timeline.iter().map(|event| event.at_ns).collect();
+        assert_eq!(read, [50, 60, 70, 7, 9]);
+    }
 
     // Spec: results.md#results-6
     #[test]

@@ -22,7 +22,7 @@ pub use resume::{INTERRUPTED, Interrupted, ResumeError};
 pub use sink::SINKS;
 pub use sink::json::json;
 pub use sink::terminal::{Style, terminal};
-pub use writer::{ChunkWriter, WriteError, Writer};
+pub use writer::{CAPTURES, WriteError, Writer};
 
 #[cfg(test)]
 mod sample;

@@ -3,13 +3,15 @@
 
 use crate::folder::Folder;
 use crate::read::{FolderError, document, lines, lines_with_ends, text};
-use crate::writer::{CHUNKS, Lines, WriteError, Writer};
+use crate::writer::{CHUNKS, Lines, WriteError, Writer, failed};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use weir_core::record::{PlanRecord, TimelineEvent, TrialRecord};
+use weir_sys::directory::Directory;
 
 /// Event of the timeline that takes a trial back: the user cut it short, and a resumed run carries it out again.
 pub const INTERRUPTED: &str = "interrupted";
@@ -107,7 +109,7 @@ impl Interrupted {
                 "holds no whole plan.json and scenario.toml, so there is nothing to go on from; start the run anew",
             ));
         };
-        let timeline = open_locked(&directory.join("timeline.jsonl"))?;
+        let timeline = open_locked(directory, "timeline.jsonl")?;
         // The report at the end reads all of it, and refuses what is damaged: it does so now.
         let folder = Folder::read(directory)?;
         let (environment, has_definitions) = (folder.environment, !folder.definitions.is_empty());
@@ -215,35 +217,32 @@ impl Interrupted {
 
     /// Cuts away what unfinished trials left behind and what the folder was rendered to, and goes on writing after the rest.
     pub fn go_on(self) -> Result<Writer, WriteError> {
+        let directory = Directory::open(&self.directory).map_err(failed("open", &self.directory))?;
         for name in RENDERINGS {
-            let path = self.directory.join(name);
-            match fs::remove_file(&path) {
-                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(WriteError { action: "remove", path, source });
-                }
-                _ => {}
-            }
+            directory.remove(name).map_err(failed("remove", &self.directory.join(name)))?;
         }
+        // The lock is held, so no other writes here.
+        directory.remove_partials().map_err(failed("clear", &self.directory))?;
+        let cut = |name: &str, bytes: u64, opened: io::Result<File>| {
+            let path = self.directory.join(name);
+            let cut = opened.and_then(|file| {
+                file.set_len(bytes)?;
+                file.sync_all()?;
+                Ok(file)
+            });
+            cut.map_err(failed("go on with", &path)).map(|file| Lines::new(path, file))
+        };
         if let Some(bytes) = self.kept_chunks {
-            let path = self.directory.join(CHUNKS);
-            let cut = OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(bytes));
-            cut.map_err(|source| WriteError { action: "go on with", path, source })?;
+            cut(CHUNKS, bytes, directory.append(CHUNKS))?;
         }
         let [timeline, trials, samples] = self.kept_bytes.map(|(name, bytes)| {
-            let path = self.directory.join(name);
-            let file = if name == "timeline.jsonl" {
-                self.timeline.try_clone()
-            } else {
-                OpenOptions::new().append(true).create(true).open(&path)
+            let opened = match name {
+                "timeline.jsonl" => self.timeline.try_clone(),
+                _ => directory.append_or_create(name),
             };
-            let cut = file.and_then(|file| file.set_len(bytes).map(|()| file));
-            cut.map(|file| Lines::new(path.clone(), file)).map_err(|source| WriteError {
-                action: "go on with",
-                path,
-                source,
-            })
+            cut(name, bytes, opened)
         });
-        Ok(Writer::on(self.directory, timeline?, trials?, samples?))
+        Ok(Writer::on(directory, timeline?, trials?, samples?))
     }
 }
 
@@ -300,12 +299,10 @@ fn without_samples(records: &[TrialRecord], sampled: &BTreeSet<(String, u32)>) -
 }
 
 /// The lock is held as long as the file is open, and by nobody once its process is gone, however it went.
-pub(crate) fn open_locked(path: &Path) -> Result<File, ResumeError> {
-    let refused = |problem: String| ResumeError::Refused { path: path.to_owned(), problem };
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
+pub(crate) fn open_locked(directory: &Path, name: &str) -> Result<File, ResumeError> {
+    let refused = |problem: String| ResumeError::Refused { path: directory.join(name), problem };
+    let file = Directory::open(directory)
+        .and_then(|directory| directory.append_or_create(name))
         .map_err(|error| refused(format!("cannot be opened to go on: {error}")))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -321,6 +318,7 @@ mod tests {
     use super::*;
     use crate::{Folder, sample};
     use proptest::prelude::*;
+    use std::fs;
     use std::sync::OnceLock;
 
     const FILES: [&str; 3] = ["timeline.jsonl", "trials.jsonl", "samples.jsonl"];
@@ -371,12 +369,11 @@ mod tests {
         let event = "{\"at_ns\":1,\"utc\":\"\",\"event\":\"interrupted\",\"configuration\":\"\",\"trial\":4,\"text\":\"\"}\n";
         let path = directory.path().join("timeline.jsonl");
         fs::write(&path, [sample_bytes()[0].as_slice(), event.as_bytes()].concat()).unwrap();
-        let mut chunks = crate::ChunkWriter::within(directory.path());
-        for trial in [3, 4] {
-            let chunk = weir_core::chunk::Chunk::default();
+        let chunk = |trial| {
             let (point, step) = ("one".to_owned(), "one".to_owned());
-            chunks.append(&weir_core::chunk::ChunkRecord { point, trial, step, chunk }).unwrap();
-        }
+            weir_core::chunk::ChunkRecord { point, trial, step, chunk: Default::default() }
+        };
+        sample::write_chunks(directory.path(), [3, 4].map(chunk));
         let cut = Interrupted::read(directory.path()).unwrap();
         assert_eq!((cut.finished.len(), cut.records.len()), (4, 16));
         drop(cut.go_on().unwrap());

@@ -4,6 +4,7 @@ use crate::{Folder, SINKS, Style, Writer, html, json, sample, terminal};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 use weir_core::record::{SampleRecord, Series, Summary};
 
 fn sample_folder() -> tempfile::TempDir {
@@ -381,12 +382,21 @@ proptest! {
 
     #[test]
     fn random_bytes_in_any_file_are_refused_or_noted(bytes in proptest::collection::vec(any::<u8>(), 0..200), which in 0_usize..7) {
+        static WHOLE: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let whole = WHOLE.get_or_init(|| {
+            let directory = tempfile::tempdir().unwrap();
+            sample::write(&directory.path().join("run"), &sample::summary(), 400);
+            directory
+        });
+        let whole = whole.path().join("run");
         let directory = tempfile::tempdir().unwrap();
-        let run = directory.path().join("run");
-        sample::write(&run, &sample::summary(), 400);
+        let run = directory.path();
         let names = ["summary.json", "plan.json", "metrics.json", "environment.json", "trials.jsonl", "samples.jsonl", "timeline.jsonl"];
+        for name in names {
+            fs::copy(whole.join(name), run.join(name)).unwrap();
+        }
         fs::write(run.join(names[which]), bytes).unwrap();
-        if let Err(error) = Folder::read(&run) {
+        if let Err(error) = Folder::read(run) {
             prop_assert!(error.to_string().contains(names[which]), "{error}");
         }
     }

@@ -1,16 +1,19 @@
 //! Writes a results folder as the run goes: whole lines, so that a killed run leaves a folder that can be read.
 
 use serde::Serialize;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use weir_core::chunk::ChunkRecord;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
+use weir_sys::directory::{Directory, begin_sync};
 
 /// Fine series as they came; only of runs that have some.
 pub(crate) const CHUNKS: &str = "chunks.jsonl";
+/// The folder of captures in a results folder.
+pub const CAPTURES: &str = "captures";
 
 /// Writing failed; what was written before is whole and stays readable.
 #[derive(Debug, Error)]
@@ -34,46 +37,53 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// One results folder being written.
+/// One results folder being written. Every file of it is made by `Directory`, which follows no links.
 #[derive(Debug)]
 pub struct Writer {
-    directory: PathBuf,
+    directory: Directory,
     timeline: Lines,
     trials: Lines,
     samples: Lines,
+    /// From the first fine series on.
+    chunks: Option<Lines>,
+    /// Files that others fill, until a trial's end syncs them.
+    captures: Vec<Lines>,
 }
 
 impl Writer {
     /// Creates `directory` (and its parents) with its three line files. Errors: it holds a run already, or cannot be
     /// written.
     pub fn create(directory: &Path) -> Result<Writer, WriteError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| WriteError { action, path, source }
-        };
-        fs::create_dir_all(directory).map_err(failed("create", directory))?;
+        Writer::create_below(directory, &[])
+    }
+
+    /// As `create`, the folder being that of these names below `out`. Links in `out` are the user's own and followed; below
+    /// it none is.
+    pub fn create_below(out: &Path, names: &[&str]) -> Result<Writer, WriteError> {
+        let mut directory = Directory::create(out).map_err(failed("create", out))?;
+        for name in names {
+            let path = directory.path().join(name);
+            directory = directory.folder(name).map_err(failed("create", &path))?;
+        }
         let open = |name: &str| -> Result<Lines, WriteError> {
-            let path = directory.join(name);
-            let file = OpenOptions::new()
-                .append(true)
-                .create_new(true)
-                .open(&path)
-                .map_err(failed("create", &path))?;
+            let path = directory.path().join(name);
+            let file = directory.create_new(name).map_err(failed("create", &path))?;
             Ok(Lines::new(path, file))
         };
         let timeline = open("timeline.jsonl")?;
         // Held until this process is gone, so that no other goes on with a run that is still under way. A file system
         // without locks has a run all the same.
         let _ = timeline.file.try_lock();
-        Ok(Writer::on(directory.to_owned(), timeline, open("trials.jsonl")?, open("samples.jsonl")?))
+        let (trials, samples) = (open("trials.jsonl")?, open("samples.jsonl")?);
+        Ok(Writer::on(directory, timeline, trials, samples))
     }
 
-    pub(crate) fn on(directory: PathBuf, timeline: Lines, trials: Lines, samples: Lines) -> Writer {
-        Writer { directory, timeline, trials, samples }
+    pub(crate) fn on(directory: Directory, timeline: Lines, trials: Lines, samples: Lines) -> Writer {
+        Writer { directory, timeline, trials, samples, chunks: None, captures: Vec::new() }
     }
 
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.directory.path()
     }
 
     /// The resolved scenario, every default spelled out.
@@ -102,16 +112,20 @@ impl Writer {
     /// `report.html`, or another rendering of the finished run, by name.
     pub fn rendering(&self, name: &'static str, text: &str) -> Result<PathBuf, WriteError> {
         self.whole_file(name, text.as_bytes())?;
-        Ok(self.directory.join(name))
+        Ok(self.directory().join(name))
     }
 
     pub fn timeline(&mut self, event: &TimelineEvent) -> Result<(), WriteError> {
         self.timeline.append(event)
     }
 
+    /// The records of all steps of a trial that is over. They are what makes it a finished one, so whatever else was said and
+    /// measured of it is on the disk before them, and they are there before this returns: a power cut takes the trial that
+    /// runs, and nothing of those before it.
+    ///
     /// Refuses values that are no numbers: what was not measured is left out and explained, never written as null.
-    pub fn trial(&mut self, trial: &TrialRecord) -> Result<(), WriteError> {
-        for row in &trial.rows {
+    pub fn trial(&mut self, steps: &[TrialRecord]) -> Result<(), WriteError> {
+        for row in steps.iter().flat_map(|step| &step.rows) {
             let finite = match &row.value {
                 Observed::Value(value) => value.is_finite(),
                 Observed::Histogram(histogram) => histogram.sum_ns.is_finite(),
@@ -120,7 +134,14 @@ impl Writer {
                 return Err(self.trials.refuse(format!("{} of {} is not a number", row.metric, row.entity)));
             }
         }
-        self.trials.append(trial)
+        let captures = std::mem::take(&mut self.captures);
+        let measured = || [&self.timeline, &self.samples].into_iter().chain(&self.chunks).chain(&captures);
+        measured().for_each(|lines| begin_sync(&lines.file));
+        measured().try_for_each(Lines::sync)?;
+        for step in steps {
+            self.trials.append(step)?;
+        }
+        self.trials.sync()
     }
 
     /// Refuses values that are no numbers, as `trial` does.
@@ -136,55 +157,51 @@ impl Writer {
         self.samples.append(samples)
     }
 
-    /// Where fine series go while a trial is under way; the file is there from the first of them on.
-    pub fn chunks(&self) -> ChunkWriter {
-        ChunkWriter::within(&self.directory)
+    /// A stretch of a fine series, as it comes; its file is there from the first of them on.
+    pub fn chunk(&mut self, chunk: &ChunkRecord) -> Result<(), WriteError> {
+        let lines = match self.chunks.take() {
+            Some(lines) => lines,
+            None => {
+                let path = self.directory().join(CHUNKS);
+                let file = self.directory.append_or_create(CHUNKS).map_err(failed("create", &path))?;
+                Lines::new(path, file)
+            }
+        };
+        self.chunks.insert(lines).append(chunk)
+    }
+
+    /// A file of the folder `captures` for another process to fill, in the place of one that is there already. It is synced
+    /// at the trial's end.
+    pub fn capture(&mut self, name: &str) -> Result<File, WriteError> {
+        let path = self.directory().join(CAPTURES).join(name);
+        let made = self.directory.folder(CAPTURES).and_then(|folder| {
+            folder.remove(name)?;
+            folder.create_new(name)
+        });
+        let both = made.and_then(|file| Ok((file.try_clone()?, file)));
+        let (file, own) = both.map_err(failed("create", &path))?;
+        self.captures.push(Lines::new(path, own));
+        Ok(file)
     }
 
     fn document<D: Serialize + ?Sized>(&self, name: &str, document: &D) -> Result<(), WriteError> {
-        let mut bytes = serde_json::to_vec_pretty(document).map_err(|error| WriteError {
-            action: "write",
-            path: self.directory.join(name),
-            source: error.into(),
-        })?;
+        let mut bytes = serde_json::to_vec_pretty(document)
+            .map_err(io::Error::from)
+            .map_err(failed("write", &self.directory().join(name)))?;
         bytes.push(b'\n');
         self.whole_file(name, &bytes)
     }
 
-    /// Written beside and renamed, so that the file is there whole or not at all.
     fn whole_file(&self, name: &str, bytes: &[u8]) -> Result<(), WriteError> {
-        let path = self.directory.join(name);
-        let partial = self.directory.join(format!("{name}.partial"));
-        let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, &path));
-        written.map_err(|source| {
-            // Best effort: the error that matters is the one reported.
-            let _ = fs::remove_file(&partial);
-            WriteError { action: "write", path, source }
-        })
+        let written = self.directory.replace(name, |file| file.write_all(bytes).map(Some));
+        written.map(drop).map_err(failed("write", &self.directory().join(name)))
     }
 }
 
-/// Appends fine series to the `chunks.jsonl` of a folder.
-#[derive(Debug)]
-pub struct ChunkWriter {
-    path: PathBuf,
-    lines: Option<Lines>,
-}
-
-impl ChunkWriter {
-    pub fn within(directory: &Path) -> ChunkWriter {
-        ChunkWriter { path: directory.join(CHUNKS), lines: None }
-    }
-
-    pub fn append(&mut self, chunk: &ChunkRecord) -> Result<(), WriteError> {
-        if self.lines.is_none() {
-            let opened = OpenOptions::new().append(true).create(true).open(&self.path);
-            let file =
-                opened.map_err(|source| WriteError { action: "create", path: self.path.clone(), source })?;
-            self.lines = Some(Lines::new(self.path.clone(), file));
-        }
-        self.lines.as_mut().map_or(Ok(()), |lines| lines.append(chunk))
-    }
+/// Makes an error of writing of one of the system's.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteError {
+    let path = path.to_owned();
+    move |source| WriteError { action, path, source }
 }
 
 /// A file of JSON lines.
@@ -202,8 +219,7 @@ impl Lines {
     }
 
     fn refuse(&self, problem: String) -> WriteError {
-        let source = io::Error::new(io::ErrorKind::InvalidData, problem);
-        WriteError { action: "append to", path: self.path.clone(), source }
+        failed("append to", &self.path)(io::Error::new(io::ErrorKind::InvalidData, problem))
     }
 
     fn append<L: Serialize>(&mut self, line: &L) -> Result<(), WriteError> {
@@ -217,13 +233,19 @@ impl Lines {
                 let _ = self.file.set_len(whole_bytes);
             })
         });
-        result.map_err(|source| WriteError { action: "append to", path: self.path.clone(), source })
+        result.map_err(failed("append to", &self.path))
+    }
+
+    fn sync(&self) -> Result<(), WriteError> {
+        self.file.sync_data().map_err(failed("keep", &self.path))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, OpenOptions};
+    use std::os::unix::fs::symlink;
 
     // Spec: results.md#results-5
     #[test]
@@ -236,21 +258,53 @@ mod tests {
 
     // Spec: results.md#results-1
     #[test]
-    fn a_document_is_there_whole_or_as_it_was_before() {
+    fn documents_leave_nothing_beside_them_and_the_second_is_in_the_place_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let writer = Writer::create(folder.path()).unwrap();
         writer.scenario_toml("first").unwrap();
-        let names = |folder: &Path| {
-            let found =
-                fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
-            found.collect::<std::collections::BTreeSet<String>>()
-        };
+        writer.scenario_toml("second").unwrap();
+        let found =
+            fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
         let expected = ["samples.jsonl", "scenario.toml", "timeline.jsonl", "trials.jsonl"];
-        assert_eq!(names(folder.path()), expected.map(str::to_owned).into());
-        // What it is written to beside cannot be written.
-        fs::create_dir(folder.path().join("scenario.toml.partial")).unwrap();
-        assert!(writer.scenario_toml("second").unwrap_err().to_string().contains("scenario.toml"));
-        assert_eq!(fs::read_to_string(folder.path().join("scenario.toml")).unwrap(), "first");
+        assert_eq!(found.collect::<std::collections::BTreeSet<_>>(), expected.map(str::to_owned).into());
+        assert_eq!(fs::read_to_string(folder.path().join("scenario.toml")).unwrap(), "second");
+    }
+
+    // Spec: results.md#results-14
+    #[test]
+    fn links_below_the_folder_that_the_user_named_lead_no_writer_out_of_it() {
+        let all = tempfile::tempdir().unwrap();
+        let (out, elsewhere) = (all.path().join("out"), all.path().join("elsewhere"));
+        fs::create_dir_all(&elsewhere).unwrap();
+        fs::create_dir_all(&out).unwrap();
+        symlink(&elsewhere, out.join("name")).unwrap();
+        let refused = Writer::create_below(&out, &["name", "run"]).unwrap_err().to_string();
+        assert!(refused.contains("out/name: is a symbolic link"), "{refused}");
+
+        let run = all.path().join("out/other/run");
+        let mut writer = Writer::create_below(&out, &["other", "run"]).unwrap();
+        let victim = elsewhere.join("victim");
+        fs::write(&victim, "kept").unwrap();
+        for name in ["report.html", CHUNKS] {
+            symlink(&victim, run.join(name)).unwrap();
+        }
+        symlink(&elsewhere, run.join(CAPTURES)).unwrap();
+        writer.rendering("report.html", "new").unwrap();
+        let chunk = ChunkRecord {
+            point: String::new(),
+            trial: 0,
+            step: String::new(),
+            chunk: weir_core::chunk::Chunk::default(),
+        };
+        assert!(writer.chunk(&chunk).unwrap_err().to_string().contains("chunks.jsonl: is a symbolic link"));
+        assert!(writer.capture("a.pcapng").unwrap_err().to_string().contains("a symbolic link"));
+        fs::remove_file(run.join(CAPTURES)).unwrap();
+        fs::create_dir(run.join(CAPTURES)).unwrap();
+        symlink(&victim, run.join(CAPTURES).join("a.pcapng")).unwrap();
+        writer.capture("a.pcapng").unwrap().write_all(b"packets").unwrap();
+        assert_eq!(fs::read_to_string(run.join(CAPTURES).join("a.pcapng")).unwrap(), "packets");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     }
 
     // Spec: results.md#results-2
@@ -258,7 +312,7 @@ mod tests {
     fn a_full_disk_is_reported_with_the_file_and_what_to_do() {
         let path = PathBuf::from("/dev/full");
         let file = OpenOptions::new().append(true).open(&path).expect("Linux has this device");
-        let error = Lines { path, file, buffer: Vec::new() }.append(&"a line").unwrap_err().to_string();
+        let error = Lines::new(path, file).append(&"a line").unwrap_err().to_string();
         assert!(error.starts_with("cannot append to /dev/full: ") && error.contains("--out"), "{error}");
     }
 }

@@ -14,7 +14,7 @@ use weir_core::topology::Topology;
 use weir_core::{Value, Values};
 use weir_net::adhoc::{AdhocError, Job, Measurement};
 use weir_net::watch::plan::WatchPlan;
-use weir_report::{ChunkWriter, Folder, Writer};
+use weir_report::{Folder, Writer};
 
 /// A long flow looked at finely, beside short tests: what each of the two views says of the path.
 #[derive(clap::Args)]
@@ -111,7 +111,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<i32> {
 /// The folder of a watch.
 struct Kept {
     writer: Writer,
-    chunks: ChunkWriter,
     has_chunks: bool,
 }
 
@@ -125,14 +124,13 @@ impl Kept {
         writer.environment(&serde_json::Value::Object(crate::run::environment::read(
             crate::run::environment::WATCHED,
         )))?;
-        let chunks = writer.chunks();
-        Ok(Kept { writer, chunks, has_chunks: false })
+        Ok(Kept { writer, has_chunks: false })
     }
 
     fn chunk(&mut self, chunk: Chunk) -> Result<(), AdhocError> {
         let record = ChunkRecord { point: STEP.to_owned(), trial: 0, step: STEP.to_owned(), chunk };
         self.has_chunks = true;
-        self.chunks.append(&record).map_err(|error| AdhocError::new(error.to_string()))
+        self.writer.chunk(&record).map_err(|error| AdhocError::new(error.to_string()))
     }
 
     fn finish(&mut self, measurement: &Measurement, summary: Summary) -> anyhow::Result<()> {
@@ -143,7 +141,7 @@ impl Kept {
         let Some(factor) = summary.points.first().map(|point| point.limiting_factor.clone()) else {
             return Ok(());
         };
-        self.writer.trial(&TrialRecord {
+        self.writer.trial(&[TrialRecord {
             point: STEP.to_owned(),
             configuration: String::new(),
             step: STEP.to_owned(),
@@ -156,7 +154,7 @@ impl Kept {
             rows: measurement.rows.clone(),
             pairs: Vec::new(),
             granted: measurement.granted.clone(),
-        })?;
+        }])?;
         self.writer.summary(&summary)?;
         let folder = Folder::read(self.writer.directory())?;
         self.writer.rendering("report.html", &weir_report::html(&folder))?;

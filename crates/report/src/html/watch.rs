@@ -221,14 +221,14 @@ fn figures(seen: &Seen<'_>) -> Html {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ChunkWriter, Folder, html, sample};
+    use crate::{Folder, html, sample};
     use std::fs;
     use std::path::Path;
 
     /// A watch of ten minutes with a dip every 61 s, as chunks.
     fn watched(run: &Path, sets: &[&str]) {
         use weir_core::chunk::{Chunk, ChunkRecord, Packer, RECEIVED};
-        let mut chunks = ChunkWriter::within(run);
+        let mut chunks = Vec::new();
         let (mut bytes, mut tick) = (0_u64, 0_u64);
         for _ in 0..60 {
             let mut packer = Packer::new(&RECEIVED, Vec::new());
@@ -242,9 +242,10 @@ mod tests {
                 let (entity, fields) = ("flow.left-0.right-0.0".to_owned(), (*fields).to_owned());
                 let chunk = Chunk { entity, fields, start_ns: start_ns as i64, count, data: data.clone() };
                 let (point, step) = ("outage".to_owned(), "outage".to_owned());
-                chunks.append(&ChunkRecord { point, trial: 0, step, chunk }).unwrap();
+                chunks.push(ChunkRecord { point, trial: 0, step, chunk });
             }
         }
+        sample::write_chunks(run, chunks);
     }
 
     // Spec: results.md#chunk-3

@@ -8,6 +8,7 @@ use load::{Noise, histogram, stream_series};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use weir_core::chunk::ChunkRecord;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::*;
 use weir_core::regression::{knee, slope};
@@ -440,6 +441,13 @@ fn sweep(plan: &mut PlanRecord) {
     }
 }
 
+/// Gives the run in `directory` fine series.
+pub(crate) fn write_chunks(directory: &Path, chunks: impl IntoIterator<Item = ChunkRecord>) {
+    let line = |chunk: ChunkRecord| serde_json::to_string(&chunk).expect("no chunk fails to be text") + "\n";
+    let text: String = chunks.into_iter().map(line).collect();
+    std::fs::write(directory.join(crate::writer::CHUNKS), text).expect("room");
+}
+
 /// Writes the whole run into `directory`.
 pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
     let mut writer = Writer::create(directory).expect("a new folder");
@@ -462,6 +470,7 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
     let mut clock_ns = 5_000_000_000_u64;
     for trial in 0..TRIALS {
         let trial_start = clock_ns;
+        let mut steps = Vec::new();
         let event = |kind: &str, step: Option<&str>, at_ns: u64, text: String, data: Value| TimelineEvent {
             at_ns,
             utc: format!(
@@ -550,12 +559,13 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
                 pairs: Vec::new(),
                 granted: Map::new(),
             };
-            writer.trial(&record).expect("room");
+            steps.push(record);
             clock_ns += (seconds * 1e9) as u64;
             writer
                 .timeline(&event("step-end", Some(step), clock_ns, format!("{step} ends"), json!({})))
                 .expect("room");
         }
+        writer.trial(&steps).expect("room");
         clock_ns += 400_000_000;
     }
     writer.summary(summary).expect("room");
