@@ -128,14 +128,15 @@ impl Recorder<'_> {
         self.warn(step, taken.whole.start_ns, taken.warnings, output);
         let mut rows = taken.rows;
         rows.extend(taken.around);
+        let reason = taken.reason.or_else(|| taken.factor.unfit());
         self.samples(step, taken.whole, taken.own, &taken.of_hosts, output);
         output.records.push(TrialRecord {
             point: step.point.clone(),
             configuration: self.input.configuration.id.clone(),
             step: step.name.clone(),
             trial: self.input.trial,
-            valid: taken.reason.is_none(),
-            reason: taken.reason,
+            valid: reason.is_none(),
+            reason,
             start_ns: taken.whole.start_ns,
             end_ns: taken.whole.end_ns,
             limiting_factor: taken.factor,
