@@ -2,6 +2,7 @@
 
 use crate::output::{say, tell};
 use anyhow::Context;
+use std::io::Write;
 use std::path::PathBuf;
 use weir_sys::directory::{self, Directory};
 

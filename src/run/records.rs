@@ -14,7 +14,7 @@ use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TimelineEvent
 use weir_core::scenario::Step;
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
 
-/// Lateness histograms of the fabric at the beginning and at the end of something; `None` without a fabric.
+/// Lateness of the fabric, by count and then by time, at the beginning and at the end of something; `None` without a fabric.
 pub type Lateness = Option<(Vec<u64>, Vec<u64>)>;
 
 /// What is known around the steps of a trial that is over.
@@ -128,14 +128,15 @@ impl Recorder<'_> {
         self.warn(step, taken.whole.start_ns, taken.warnings, output);
         let mut rows = taken.rows;
         rows.extend(taken.around);
+        let reason = taken.reason.or_else(|| taken.factor.unfit());
         self.samples(step, taken.whole, taken.own, &taken.of_hosts, output);
         output.records.push(TrialRecord {
             point: step.point.clone(),
             configuration: self.input.configuration.id.clone(),
             step: step.name.clone(),
             trial: self.input.trial,
-            valid: taken.reason.is_none(),
-            reason: taken.reason,
+            valid: reason.is_none(),
+            reason,
             start_ns: taken.whole.start_ns,
             end_ns: taken.whole.end_ns,
             limiting_factor: taken.factor,

@@ -116,7 +116,8 @@ pub fn record(
     }
     recorder.warn(step, whole.start_ns, warnings, output);
     recorder.samples(step, whole, own, &of_hosts, output);
-    let reason = does_not_count(&pairs, broken_off);
+    let factor = limiting_factor(&pairs);
+    let reason = does_not_count(&pairs, broken_off).or_else(|| factor.unfit());
     output.records.push(TrialRecord {
         point: step.point.clone(),
         configuration: configuration.id.clone(),
@@ -126,7 +127,7 @@ pub fn record(
         reason,
         start_ns: whole.start_ns,
         end_ns: whole.end_ns,
-        limiting_factor: limiting_factor(&pairs),
+        limiting_factor: factor,
         rows,
         pairs,
         granted,

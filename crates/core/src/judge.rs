@@ -9,7 +9,7 @@ mod why;
 pub use summary::{summarise_rows, summarise_run};
 
 use crate::metric::Metric;
-use crate::record::{CriterionResult, Factor, FitResult, Observed, Row, TrialRecord, Verdict};
+use crate::record::{CriterionResult, Factor, FitResult, TrialRecord, Verdict};
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
 use crate::scenario::plan::{Bound, Criterion, Fit, FitValue, Plan, Reference};
@@ -37,7 +37,7 @@ pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<C
         })
         .collect();
     let verdict = match results.as_slice() {
-        [] if !evidence.measured(plan.trials_min) => Verdict::Inconclusive,
+        [] if !evidence.suffices(plan.trials_min) => Verdict::Inconclusive,
         _ => overall(results.iter().filter(|it| it.otherwise.is_none()).map(|result| result.verdict)),
     };
     (results, verdict)
@@ -74,33 +74,26 @@ impl<'a> Evidence<'a> {
         self.0.get(point).map_or(&[], Vec::as_slice)
     }
     /// Whether each point has so many valid trials, and at least one; and each pair that takes turns so many turns that count.
-    fn measured(&self, trials_min: u32) -> bool {
+    fn suffices(&self, trials_min: u32) -> bool {
         let least = trials_min.max(1) as usize;
         self.0.values().all(|trials| {
-            let valid: Vec<_> = trials.iter().copied().filter(|record| record.valid).collect();
+            let valid: Vec<_> = trials.iter().copied().filter(|record| record.counts()).collect();
             valid.len() >= least && pairs::least_measured(&valid) >= least
         })
     }
+    /// The trials that are averaged in.
     fn valid(&self, point: &str) -> Vec<&'a TrialRecord> {
-        self.all(point).iter().copied().filter(|record| record.valid).collect()
+        self.all(point).iter().copied().filter(|record| record.counts()).collect()
+    }
+    /// With those that the machine or the generator bounded.
+    fn measured(&self, point: &str) -> Vec<&'a TrialRecord> {
+        self.all(point).iter().copied().filter(|record| record.measured()).collect()
     }
 }
 
-/// The values of one metric in each trial: of one entity, or of all but pairs that are there as a control.
-fn observations<'a>(trials: &[&'a [Row]], metric: &str, entity: Option<&str>) -> Vec<Vec<&'a Observed>> {
-    match entity {
-        Some(entity) => observations_of(trials, metric, &|one| one == entity),
-        None => observations_of(trials, metric, &|one| !turns::is_local(one)),
-    }
-}
-
-fn observations_of<'a>(
-    trials: &[&'a [Row]],
-    metric: &str,
-    of: &dyn Fn(&str) -> bool,
-) -> Vec<Vec<&'a Observed>> {
-    let wanted = |row: &&Row| row.metric == metric && of(&row.entity);
-    trials.iter().map(|rows| rows.iter().filter(wanted).map(|row| &row.value).collect()).collect()
+/// Whether an entity's values belong to the metric of `entity`, or of all but pairs that are there as a control.
+fn belongs(one: &str, entity: Option<&str>) -> bool {
+    entity.map_or(!turns::is_local(one), |entity| one == entity)
 }
 
 /// What one criterion came to at one point (and entity).
@@ -222,7 +215,8 @@ impl Judge<'_> {
 
     fn at_point(&self, point: PointIndex) -> Vec<Outcome> {
         let id = self.id(point);
-        let valid = self.evidence.valid(id);
+        let valid =
+            if self.asks_for_the_unfit() { self.evidence.measured(id) } else { self.evidence.valid(id) };
         if let Some(why) = self.not_judgeable(id, &valid) {
             return vec![Outcome::inconclusive(why)];
         }
@@ -240,41 +234,22 @@ impl Judge<'_> {
         entities.iter().map(|entity| self.of_entity(point, metric, entity.as_deref(), &valid)).collect()
     }
 
+    /// Whether the criterion is about trials that the machine or the generator bounded.
+    fn asks_for_the_unfit(&self) -> bool {
+        let Bound::LimitingFactor(expected) = &self.criterion.bound else { return false };
+        [Factor::GeneratorLimited, Factor::EmulatorLimited].iter().any(|factor| factor.name() == expected)
+    }
+
     /// Why the trials of a point cannot be judged at all.
     fn not_judgeable(&self, id: &str, valid: &[&TrialRecord]) -> Option<String> {
         let least = self.trials_min();
-        if valid.len() < least {
-            let all = self.evidence.all(id);
-            let reason = all.iter().find(|record| !record.valid).and_then(|record| record.reason.as_deref());
-            let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-            return Some(format!(
-                "{} of {} trials are valid and {least} are needed{reason}",
-                valid.len(),
-                all.len()
-            ));
-        }
-        if let Bound::LimitingFactor(expected) = &self.criterion.bound
-            && [Factor::GeneratorLimited, Factor::EmulatorLimited]
-                .iter()
-                .any(|factor| factor.name() == expected)
-        {
+        if valid.len() >= least {
             return None;
         }
-        for factor in [Factor::EmulatorLimited, Factor::GeneratorLimited] {
-            let limited: Vec<_> =
-                valid.iter().filter(|record| record.limiting_factor.name == factor).collect();
-            if limited.len() * 2 > valid.len() {
-                let evidence = limited.first().and_then(|record| record.limiting_factor.evidence.first());
-                let evidence = evidence.map_or(String::new(), |evidence| format!(": {evidence}"));
-                return Some(format!(
-                    "{} of {} valid trials were {}{evidence}",
-                    limited.len(),
-                    valid.len(),
-                    factor.name()
-                ));
-            }
-        }
-        None
+        let all = self.evidence.all(id);
+        let reason = all.iter().find_map(|record| record.against());
+        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+        Some(format!("{} of {} trials are valid and {least} are needed{reason}", valid.len(), all.len()))
     }
 
     /// Whose values to judge: `None` for the point's as a whole.
@@ -302,11 +277,11 @@ impl Judge<'_> {
         entity: Option<&str>,
         valid: &[&TrialRecord],
     ) -> Result<Pool, String> {
-        let rows: Vec<&[Row]> = valid.iter().map(|trial| trial.rows.as_slice()).collect();
-        let pool = Pool::new(&observations(&rows, metric.name, entity));
-        if let Some(why) = pairs::failed(metric, entity, valid) {
+        if let Some(why) = pairs::failed(metric, entity, valid, self.trials_min()) {
             return Err(why);
         }
+        let valid = &pairs::without_the_unfit(entity, valid);
+        let pool = Pool::new(&pairs::observations(valid, metric.name, &|one| belongs(one, entity)));
         let whose = entity.map_or(String::new(), |entity| format!(" of {entity}"));
         if pool.trial_count() < valid.len() {
             // Averaging only over the trials that have a value would hide those that failed to reach one.
@@ -437,7 +412,8 @@ impl Judge<'_> {
                 pairs::predict(*model, configuration, step, metric, entity).map(Base::Constant)
             }
             Reference::Pairs(pattern) => {
-                pairs::pool(pattern, metric, &self.evidence.valid(&step.point)).map(Base::Pool)
+                let valid = self.evidence.valid(&step.point);
+                pairs::pool(pattern, metric, &valid, self.trials_min()).map(Base::Pool)
             }
             Reference::Published => {
                 let name = format!("{}.{}", metric.name, self.criterion.statistic);

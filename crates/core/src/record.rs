@@ -318,6 +318,39 @@ pub struct LimitingFactor {
     pub evidence: Vec<String>,
 }
 
+impl LimitingFactor {
+    /// Why a trial that this bounded is not averaged in: the machine or the generator bounded it, and its figures tell of these.
+    pub fn unfit(&self) -> Option<String> {
+        if !matches!(self.name, Factor::EmulatorLimited | Factor::GeneratorLimited) {
+            return None;
+        }
+        let evidence = self.evidence.first().map_or(String::new(), |line| format!(": {line}"));
+        Some(format!("{}{evidence}", self.name.name()))
+    }
+}
+
+impl PairRecord {
+    /// Whether the turn is averaged in.
+    pub fn counts(&self) -> bool {
+        self.failure.is_none() && self.limiting_factor.unfit().is_none()
+    }
+}
+
+impl TrialRecord {
+    /// Whether it is averaged in.
+    pub fn counts(&self) -> bool {
+        self.valid && self.limiting_factor.unfit().is_none()
+    }
+    /// Whether it was measured as planned, whatever bounded it: what a criterion is judged on that asks for just that.
+    pub fn measured(&self) -> bool {
+        self.valid || (self.reason.is_some() && self.reason == self.limiting_factor.unfit())
+    }
+    /// Why it is not averaged in.
+    pub fn against(&self) -> Option<String> {
+        if self.counts() { None } else { self.reason.clone().or_else(|| self.limiting_factor.unfit()) }
+    }
+}
+
 /// `summary.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {

@@ -175,19 +175,49 @@ fn an_invalid_trial_is_not_averaged_in() {
 
 // Spec: judging.md#verdict-2
 #[test]
-fn trials_limited_by_the_emulator_or_the_generator_leave_it_undecided() {
+fn trials_that_the_machine_or_the_generator_bounded_leave_the_pool_and_the_others_are_judged() {
+    let criterion = total("at_least = \"900Mbit/s\"");
     for factor in [Factor::EmulatorLimited, Factor::GeneratorLimited] {
-        let mut records = trials("x", &[1e6; 5]);
-        for record in &mut records[..2] {
+        // Three of six were bounded to nothing: the mean of all would break what the others keep.
+        let mut records = trials("x", &[1e6, 940e6, 1e6, 940e6, 1e6, 940e6]);
+        let limit = |record: &mut TrialRecord| {
             record.limiting_factor.name = factor;
-        }
-        assert_eq!(verdict_of(&total("at_least = \"900Mbit/s\""), &records), Verdict::Fail, "two of five");
-        records[2].limiting_factor.name = factor;
-        assert_eq!(verdict_of(&total("at_least = \"900Mbit/s\""), &records), Verdict::Inconclusive);
+            record.reason = record.limiting_factor.unfit();
+            record.valid = false;
+        };
+        records.iter_mut().step_by(2).for_each(limit);
+        let (result, _) = judged(&scenario(&criterion), &records);
+        assert_eq!((result.verdict, result.value), (Verdict::Pass, Some(940e6.into())));
+        let points = summarise_run(&plan(HEAD), &records, &metrics());
+        assert_eq!((points[0].trials, points[0].valid_trials, points[0].metrics[TOTAL].n), (6, 3, 3));
+        // Nor do they make a criterion pass that the others break.
+        assert_eq!(verdict_of(&total("at_most = \"900Mbit/s\""), &records), Verdict::Fail);
+        limit(&mut records[1]);
+        let (result, _) = judged(&scenario(&criterion), &records);
+        assert_eq!(result.verdict, Verdict::Inconclusive);
+        let reason = records[0].reason.clone().unwrap();
+        assert_eq!(result.why, format!("2 of 6 trials are valid and 3 are needed ({reason})"));
+        assert_eq!(verdict_of(&format!("{criterion}\ntrials_min = 2"), &records), Verdict::Pass);
         assert_eq!(verdict_of("limiting_factor = \"loss\"", &records), Verdict::Inconclusive);
+        // A criterion that asks for just that is judged on all that were measured as planned.
         let expected = format!("limiting_factor = \"{}\"", factor.name());
         assert_eq!(verdict_of(&expected, &records), Verdict::Pass);
+        // Where none is left, the point says what bounded them.
+        records.iter_mut().for_each(limit);
+        let point = summarise_run(&plan(HEAD), &records, &metrics()).remove(0);
+        assert_eq!((point.limiting_factor.name, point.valid_trials), (factor, 0));
+        assert_eq!(judge(&plan(HEAD), &records, &metrics()).1, Verdict::Inconclusive);
     }
+}
+
+// Spec: judging.md#verdict-2
+#[test]
+fn one_trial_of_two_suffices_where_one_is_asked_for_and_not_where_two_are() {
+    let mut records = trials("x", &[940e6, 1e6]);
+    records[1].limiting_factor.name = Factor::EmulatorLimited;
+    let with =
+        |least: u32| verdict_of(&total(&format!("at_least = \"900Mbit/s\"\ntrials_min = {least}")), &records);
+    assert_eq!((with(1), with(2)), (Verdict::Pass, Verdict::Inconclusive));
 }
 
 // Spec: judging.md#verdict-2

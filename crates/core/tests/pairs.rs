@@ -158,14 +158,22 @@ fn a_pair_that_failed_leaves_undecided_what_needs_it_and_nothing_else() {
 
 // Spec: judging.md#pairs-4
 #[test]
-fn a_pair_most_of_whose_turns_show_the_emulator_is_not_judged() {
-    let mut record = matrix(0, EVEN, None);
-    record.pairs[1].limiting_factor.name = Factor::EmulatorLimited;
-    let least = "at_least = \"1Mbit/s\"";
-    let verdict =
-        |on: &str| judged(&of_matrix(&format!("on = \"{on}\"\n{least}")), &[record.clone()]).0.verdict;
-    assert_eq!(verdict("pair.a-1.b-0"), Verdict::Inconclusive);
-    assert_eq!(verdict("pair.a-0.b-0"), Verdict::Pass);
+fn turns_that_the_machine_bounded_leave_the_pool_of_their_pair() {
+    let mut records = [matrix(0, [1.0; 4], None), matrix(1, EVEN, None), matrix(2, EVEN, None)];
+    records[0].pairs[1].limiting_factor.name = Factor::EmulatorLimited;
+    let judged = |records: &[TrialRecord], on: &str| {
+        judged(&of_matrix(&format!("on = \"{on}\"\nat_least = \"1Mbit/s\"\ntrials_min = 2")), records).0
+    };
+    let [bounded, other] = ["pair.a-1.b-0", "pair.a-0.b-0"].map(|on| judged(&records, on).value.unwrap());
+    let alone = |on: &str| judged(&records[1..], on).value.unwrap();
+    assert_eq!(bounded, alone("pair.a-1.b-0"));
+    assert_ne!(other, alone("pair.a-0.b-0"));
+    records[1].pairs[1].limiting_factor.name = Factor::EmulatorLimited;
+    let result = judged(&records, "pair.a-1.b-0");
+    assert_eq!(result.verdict, Verdict::Inconclusive);
+    assert!(result.why.contains("1 of 3 turns of pair.a-1.b-0 count and 2 are needed"), "{}", result.why);
+    let point = summarise_run(&plan(MATRIX), &records, &metrics()).remove(0);
+    assert_eq!(point.metrics[TOTAL].n, 10, "of twelve turns");
 }
 
 // Spec: results.md#matrix-1

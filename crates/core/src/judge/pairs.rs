@@ -1,9 +1,9 @@
 //! Criteria on pairs that take turns: a turn that does not count is told, never averaged away.
 
-use super::{Judge, observations_of};
+use super::Judge;
 use crate::metric::Metric;
 use crate::model::Model;
-use crate::record::{Factor, PairRecord, Row, TrialRecord};
+use crate::record::{Observed, PairRecord, Row, TrialRecord};
 use crate::scenario::glob::Glob;
 use crate::scenario::plan::{Configuration, Step};
 use crate::scenario::turns::{is_local, is_pair};
@@ -29,14 +29,19 @@ impl Judge<'_> {
 pub(super) fn least_measured(valid: &[&TrialRecord]) -> usize {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for pair in valid.iter().flat_map(|trial| &trial.pairs) {
-        *counts.entry(&pair.entity).or_default() += usize::from(pair.failure.is_none());
+        *counts.entry(&pair.entity).or_default() += usize::from(pair.counts());
     }
     counts.into_values().min().unwrap_or(valid.len())
 }
 
-/// Why a metric cannot be judged, of one pair or of all together: a turn that it would need does not count, or most of a pair's
-/// turns show the generator or the emulator.
-pub(super) fn failed(metric: &Metric, entity: Option<&str>, valid: &[&TrialRecord]) -> Option<String> {
+/// Why a metric cannot be judged, of one pair or of all together: a turn that it would need does not count, or too few turns of a
+/// pair are left without those that the generator or the emulator bounded.
+pub(super) fn failed(
+    metric: &Metric,
+    entity: Option<&str>,
+    valid: &[&TrialRecord],
+    least: usize,
+) -> Option<String> {
     let needed = |pair: &PairRecord| match entity {
         Some(entity) => pair.entity == entity,
         None => !is_local(&pair.entity),
@@ -44,20 +49,54 @@ pub(super) fn failed(metric: &Metric, entity: Option<&str>, valid: &[&TrialRecor
     if entity.is_some_and(|entity| !is_pair(entity)) || !is_of_pairs(metric, valid) {
         return None;
     }
-    if let Some(why) = first_failure(valid, &needed) {
-        return Some(why);
+    first_failure(valid, &needed).or_else(|| too_few(valid, &needed, least))
+}
+
+/// The first pair that is left with fewer turns than `least`.
+fn too_few(valid: &[&TrialRecord], needed: &dyn Fn(&PairRecord) -> bool, least: usize) -> Option<String> {
+    let mut turns: BTreeMap<&str, Vec<&PairRecord>> = BTreeMap::new();
+    for pair in valid.iter().flat_map(|trial| &trial.pairs).filter(|pair| needed(pair)) {
+        turns.entry(&pair.entity).or_default().push(pair);
     }
-    let entity = entity?;
-    let turns: Vec<&PairRecord> =
-        valid.iter().flat_map(|trial| &trial.pairs).filter(|pair| pair.entity == entity).collect();
-    [Factor::EmulatorLimited, Factor::GeneratorLimited].into_iter().find_map(|factor| {
-        let limited: Vec<_> = turns.iter().filter(|turn| turn.limiting_factor.name == factor).collect();
-        let evidence = limited.first().and_then(|turn| turn.limiting_factor.evidence.first());
-        let evidence = evidence.map_or(String::new(), |evidence| format!(": {evidence}"));
-        (limited.len() * 2 > turns.len()).then(|| {
-            format!("{} of {} turns of {entity} were {}{evidence}", limited.len(), turns.len(), factor.name())
+    turns.into_iter().find_map(|(entity, turns)| {
+        let reason = turns.iter().find_map(|turn| turn.limiting_factor.unfit())?;
+        let left = turns.iter().filter(|turn| turn.counts()).count();
+        (left < least).then(|| {
+            format!("{left} of {} turns of {entity} count and {least} are needed ({reason})", turns.len())
         })
     })
+}
+
+/// The trials in which the turn of `entity`, if it is a pair, counts.
+pub(super) fn without_the_unfit<'a>(entity: Option<&str>, valid: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
+    let unfit = |trial: &&TrialRecord| {
+        trial
+            .pairs
+            .iter()
+            .any(|pair| Some(pair.entity.as_str()) == entity && pair.limiting_factor.unfit().is_some())
+    };
+    valid.iter().copied().filter(|trial| !unfit(trial)).collect()
+}
+
+/// The values of one metric in each trial, of what `of` says; without turns that the generator or the emulator bounded.
+pub(super) fn observations<'a>(
+    trials: &[&'a TrialRecord],
+    metric: &str,
+    of: &dyn Fn(&str) -> bool,
+) -> Vec<Vec<&'a Observed>> {
+    let of_trial = |trial: &&'a TrialRecord| {
+        let unfit = unfit(trial);
+        let wanted =
+            |row: &&'a Row| row.metric == metric && of(&row.entity) && !unfit.contains(row.entity.as_str());
+        trial.rows.iter().filter(wanted).map(|row| &row.value).collect()
+    };
+    trials.iter().map(of_trial).collect()
+}
+
+/// Pairs whose turns the generator or the emulator bounded.
+pub(super) fn unfit(trial: &TrialRecord) -> BTreeSet<&str> {
+    let unfit = trial.pairs.iter().filter(|pair| pair.limiting_factor.unfit().is_some());
+    unfit.map(|pair| pair.entity.as_str()).collect()
 }
 
 /// Whether the metric is one that pairs have.
@@ -84,14 +123,21 @@ fn first_failure(valid: &[&TrialRecord], needed: &dyn Fn(&PairRecord) -> bool) -
 }
 
 /// What other pairs of the point measured, together.
-pub(super) fn pool(pattern: &str, metric: &Metric, valid: &[&TrialRecord]) -> Result<Pool, String> {
+pub(super) fn pool(
+    pattern: &str,
+    metric: &Metric,
+    valid: &[&TrialRecord],
+    least: usize,
+) -> Result<Pool, String> {
     let glob = Glob::parse(pattern)?;
     let matches = |entity: &str| is_pair(entity) && glob.matches(entity);
     if let Some(why) = first_failure(valid, &|pair| matches(&pair.entity)) {
         return Err(format!("{pattern}, which it is compared with: {why}"));
     }
-    let rows: Vec<&[Row]> = valid.iter().map(|trial| trial.rows.as_slice()).collect();
-    let pool = Pool::new(&observations_of(&rows, metric.name, &matches));
+    if let Some(why) = too_few(valid, &|pair| matches(&pair.entity), least) {
+        return Err(format!("{pattern}, which it is compared with: {why}"));
+    }
+    let pool = Pool::new(&observations(valid, metric.name, &matches));
     if pool.trial_count() < valid.len() {
         return Err(format!(
             "{} of {pattern}, which it is compared with, was not measured in every trial",

@@ -1,6 +1,6 @@
 //! The points of a run and their metrics, as the summary document lists them.
 
-use super::{Evidence, observations};
+use super::{Evidence, belongs, pairs};
 use crate::metric::{Metric, Scope};
 use crate::record::{
     Factor, LimitingFactor, Matrix, MatrixCell, MetricSummary, Observed, PairRecord, PointSummary, Row,
@@ -10,6 +10,7 @@ use crate::scenario::plan::{Configuration, Plan, Step};
 use crate::scenario::turns::is_local;
 use crate::seed;
 use crate::statistics::{Pool, Statistic, Uncertainty, most_frequent};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every point of the plan, reached or not, with the statistics of its valid trials.
@@ -20,7 +21,10 @@ pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -
         for step in &configuration.steps {
             let all = evidence.all(&step.point);
             let valid = evidence.valid(&step.point);
-            let rows: Vec<&[Row]> = valid.iter().map(|record| record.rows.as_slice()).collect();
+            let kept: Vec<Cow<'_, [Row]>> = valid.iter().map(|record| of_counting_turns(record)).collect();
+            let rows: Vec<&[Row]> = kept.iter().map(AsRef::as_ref).collect();
+            // Where nothing counts, what the trials were bounded by says why.
+            let bounded = if valid.is_empty() { evidence.measured(&step.point) } else { valid.clone() };
             points.push(PointSummary {
                 id: step.point.clone(),
                 step: step.name.clone(),
@@ -29,12 +33,27 @@ pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -
                 trials: u32::try_from(all.len()).unwrap_or(u32::MAX),
                 valid_trials: u32::try_from(valid.len()).unwrap_or(u32::MAX),
                 metrics: summarise_rows(&rows, metrics, seed::split(plan.seed, &step.point)),
-                limiting_factor: limiting_factor(valid.iter().map(|record| &record.limiting_factor)),
+                limiting_factor: limiting_factor(bounded.iter().map(|record| &record.limiting_factor)),
                 matrix: matrix(configuration, step, &valid, metrics),
             });
         }
     }
     points
+}
+
+/// The rows of a trial without those of turns that the machine or the generator bounded.
+fn of_counting_turns(record: &TrialRecord) -> Cow<'_, [Row]> {
+    let unfit = pairs::unfit(record);
+    if unfit.is_empty() {
+        return Cow::Borrowed(&record.rows);
+    }
+    record.rows.iter().filter(|row| !unfit.contains(row.entity.as_str())).cloned().collect()
+}
+
+/// The values of one metric in each trial.
+fn observations<'a>(trials: &[&'a [Row]], metric: &str, entity: Option<&str>) -> Vec<Vec<&'a Observed>> {
+    let wanted = |row: &&Row| row.metric == metric && belongs(&row.entity, entity);
+    trials.iter().map(|rows| rows.iter().filter(wanted).map(|row| &row.value).collect()).collect()
 }
 
 /// The statistics of each metric over trials, `[trial][row]`. Values of flows are pooled; values of links, hosts and
@@ -91,7 +110,9 @@ fn matrix(
     let mut rows: BTreeMap<&str, Vec<Vec<&Row>>> = BTreeMap::new();
     let mut turns: BTreeMap<&str, Vec<&PairRecord>> = BTreeMap::new();
     for (trial, record) in valid.iter().enumerate() {
-        for row in record.rows.iter().filter(|row| row.metric == metric.name) {
+        let unfit = pairs::unfit(record);
+        let counts = |row: &&Row| row.metric == metric.name && !unfit.contains(row.entity.as_str());
+        for row in record.rows.iter().filter(counts) {
             let trials = rows.entry(&row.entity).or_insert_with(|| vec![Vec::new(); valid.len()]);
             trials[trial].push(row);
         }
@@ -104,11 +125,17 @@ fn matrix(
         .pair_entities(topology)
         .zip(&step.pairs)
         .map(|(entity, (from, to))| {
-            let measured = rows.get(entity.as_str()).map_or(&[][..], Vec::as_slice);
+            let values = rows.get(entity.as_str()).map_or(&[][..], Vec::as_slice);
             let observed: Vec<Vec<&Observed>> =
-                measured.iter().map(|trial| trial.iter().map(|row| &row.value).collect()).collect();
+                values.iter().map(|trial| trial.iter().map(|row| &row.value).collect()).collect();
             let turns = turns.get(entity.as_str()).map_or(&[][..], Vec::as_slice);
-            let good = turns.iter().filter(|turn| turn.failure.is_none());
+            let good = turns.iter().filter(|turn| turn.counts());
+            let measured = turns.iter().filter(|turn| turn.failure.is_none());
+            let bounded = if good.clone().next().is_some() {
+                good.clone().copied().collect()
+            } else {
+                measured.copied().collect::<Vec<_>>()
+            };
             MatrixCell {
                 from: topology.hosts[*from].name.clone(),
                 to: topology.hosts[*to].name.clone(),
@@ -117,7 +144,7 @@ fn matrix(
                 trials: u32::try_from(turns.len()).unwrap_or(u32::MAX),
                 valid_trials: u32::try_from(good.clone().count()).unwrap_or(u32::MAX),
                 failure: turns.iter().find_map(|turn| turn.failure.clone()),
-                limiting_factor: limiting_factor(good.map(|turn| &turn.limiting_factor)),
+                limiting_factor: limiting_factor(bounded.iter().map(|turn| &turn.limiting_factor)),
             }
         })
         .collect();

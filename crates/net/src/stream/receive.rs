@@ -21,6 +21,7 @@ const CUT_NS_MAX: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub at_ns: u64,
+    /// What the kernel had for the program by then, read or not.
     pub bytes: u64,
     /// How long the receiving program had waited for its own ticks by then.
     pub waited_ns: u64,
@@ -256,13 +257,28 @@ impl Receiver {
     pub fn look(&mut self, schedule: &Schedule, now_ns: u64) {
         self.looked_ns = now_ns;
         let waited_ns = self.reader.as_ref().map_or(0, |reader| reader.waited_ns(now_ns));
-        let here = Edge { at_ns: now_ns, bytes: self.bytes, waited_ns };
-        if now_ns >= schedule.warm_ns && self.steady_start.is_none() {
-            self.steady_start = Some(here);
+        let begins = now_ns >= schedule.warm_ns && self.steady_start.is_none();
+        let ends = now_ns >= schedule.end_ns && self.steady_end.is_none();
+        if !(begins || ends) {
+            return;
         }
-        if now_ns >= schedule.end_ns && self.steady_end.is_none() {
-            self.steady_end = Some(here);
+        let here = Some(Edge { at_ns: now_ns, bytes: self.arrived(), waited_ns });
+        if begins {
+            self.steady_start = here;
         }
+        if ends {
+            self.steady_end = here;
+        }
+    }
+
+    /// What has come by now, whether the program had a core to read it or not. What a reader with a clock of its own leaves unread,
+    /// it leaves on purpose.
+    fn arrived(&self) -> u64 {
+        let unread = match self.reader {
+            Some(_) => 0,
+            None => socket::unread_bytes(self.stream.as_fd()).unwrap_or(0),
+        };
+        self.bytes + unread
     }
 
     /// To be called when nothing can be received: notes edges, and gives up on a flow that is dead. `end_ns` is when the
@@ -334,6 +350,14 @@ impl Receiver {
         }
         if self.samples.last_ns() < Some(self.last_ns) {
             self.sample(self.last_ns);
+        }
+        if let Some(edge) =
+            self.steady_end.filter(|edge| schedule.ending == Ending::Cut && edge.bytes > self.bytes)
+        {
+            // Nobody will read what had arrived before the cut, and it counts all the same.
+            self.unreported += edge.bytes - self.bytes;
+            self.bytes = edge.bytes;
+            self.sample(edge.at_ns.max(self.samples.last_ns().map_or(0, |at_ns| at_ns + 1)));
         }
         self.done = true;
     }

@@ -2,16 +2,20 @@
 
 mod differing;
 
+use super::receive::Receiver;
 use super::*;
 use crate::rendezvous::Flow;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
 use weir_core::Bytes;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_seams::workload::Control;
 use weir_seams::workload::Peer;
 use weir_sys::clock::monotonic;
+use weir_sys::socket;
 
 pub const KEY: &str = "00112233445566778899aabbccddeeff";
 
@@ -421,6 +425,34 @@ fn the_steady_state_begins_and_ends_at_its_edges_even_when_nothing_comes() {
     let [[from, _], [to, _]] = body.received[0].steady_ns_bytes.unwrap();
     assert!(from >= start + 100_000_000 && to >= start + 400_000_000);
     drop(silent);
+}
+
+// Spec: net-protocol.md#stream-3
+#[test]
+fn what_has_arrived_and_lies_unread_counts_at_both_edges() {
+    let patience = clock::Patience::default();
+    let received = |ending: clock::Ending, unread: [usize; 2]| {
+        let (mut far, near) = flow_pair(0);
+        let lies = |bytes: u64| while socket::unread_bytes(near.stream.as_fd()).unwrap() < bytes {};
+        let schedule = clock::Schedule {
+            ending,
+            ..clock::Schedule::new(0, Duration::from_nanos(100), Some(Duration::from_nanos(1100)), patience)
+        };
+        far.stream.write_all(&vec![0; unread[0]]).unwrap();
+        lies(unread[0] as u64);
+        let copy = near.stream.try_clone().unwrap();
+        let mut receiver = Receiver::new("flow".to_owned(), copy, &schedule, None, 16, 1_000);
+        receiver.look(&schedule, 100);
+        receiver.turn(&schedule, &mut vec![0; unread[0]], || 500);
+        far.stream.write_all(&vec![0; unread[1]]).unwrap();
+        lies(unread[1] as u64);
+        receiver.on_idle(&schedule, 1100, 1100);
+        let bytes = |edge: Option<receive::Edge>| edge.unwrap().bytes;
+        (bytes(receiver.steady_start), bytes(receiver.steady_end), receiver.bytes)
+    };
+    assert_eq!(received(clock::Ending::Drained, [1000, 3000]), (1000, 4000, 1000));
+    // Where nothing is drained, what had arrived before the cut is received.
+    assert_eq!(received(clock::Ending::Cut, [1000, 3000]), (1000, 4000, 4000));
 }
 
 fn rate(bits_per_second: u64) -> Value {
