@@ -108,7 +108,11 @@ pub fn help(said: &clap::Error) -> anyhow::Result<i32> {
         return Ok(said.exit_code());
     }
     let text = said.render();
-    print(&if is_colored() { text.ansi().to_string() } else { text.to_string() })?;
+    #[cfg(feature = "terminal")]
+    if is_colored() {
+        return print(&text.ansi().to_string()).map(|()| 0).map_err(Into::into);
+    }
+    print(&text.to_string())?;
     Ok(0)
 }
 

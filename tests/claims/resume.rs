@@ -116,7 +116,7 @@ fn judged(status: i32, summary: &Value) {
     assert!(!summary["warnings"].to_string().contains("cut short"), "{summary:#}");
 }
 
-// Spec: results.md#results-9 and results.md#results-10 and results.md#results-14
+// Spec: results.md#results-9 and results.md#results-10 and results.md#results-17
 #[test]
 fn a_run_killed_at_any_moment_and_resumed_ends_as_one_that_was_not() {
     need_lab();

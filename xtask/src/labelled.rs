@@ -31,8 +31,11 @@ const CASES: [Case; 8] = [
     Case { name: "quickstart", file: Some("quickstart"), rate: "", window: "" },
 ];
 
-/// Name, and what runs meanwhile: programs that are started, each with the arguments of `xtask load` and what stands before it.
-const PATTERNS: [(&str, &[(&[&str], &[&str])]); 8] = [
+/// What runs meanwhile: what stands before `xtask load`, and its arguments.
+type Load = (&'static [&'static str], &'static [&'static str]);
+
+/// Name, and the programs that are started.
+const PATTERNS: [(&str, &[Load]); 8] = [
     ("one busy loop", &[(&[], &["busy", "1"])]),
     ("four busy loops", &[(&[], &["busy", "4"])]),
     ("pulses of 4 %, real time", &[(&["chrt", "-f", "10"], &["pulse", "2500", "100"])]),

@@ -193,7 +193,7 @@ pub fn scenario_digest(scenario_toml: &str) -> String {
 }
 
 /// A scenario that lost criteria on the way would pass where the run failed.
-// Spec: results.md#results-14
+// Spec: results.md#results-17
 fn check_scenario(plan: &PlanRecord, scenario_toml: &str) -> Result<(), String> {
     match &plan.scenario_blake3 {
         Some(digest) if *digest != scenario_digest(scenario_toml) => Err(format!(
@@ -342,7 +342,7 @@ mod tests {
         assert!(half.timeline.len() < whole.timeline.len() && half.trials.len() == 20);
     }
 
-    // Spec: results.md#results-14
+    // Spec: results.md#results-17
     #[test]
     fn a_scenario_with_any_byte_lost_or_changed_is_refused_and_one_from_before_the_digest_is_read() {
         let directory = tempfile::tempdir().unwrap();

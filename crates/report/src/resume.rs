@@ -389,7 +389,7 @@ mod tests {
         all.map(|path| (path.display().to_string(), fs::read(&path).unwrap())).collect()
     }
 
-    // Spec: results.md#results-15
+    // Spec: results.md#results-18
     #[test]
     fn damage_in_any_file_that_the_end_is_drawn_from_is_told_before_anything_is_changed() {
         let directory = killed([0.9; 3]);
@@ -446,7 +446,7 @@ mod tests {
         assert!(RENDERINGS.iter().all(|name| !directory.path().join(name).exists()));
     }
 
-    // Spec: results.md#results-15
+    // Spec: results.md#results-18
     #[test]
     fn what_a_folder_lacks_of_finished_trials_is_told() {
         let directory = killed([1.0; 3]);

@@ -483,7 +483,7 @@ fn no_resource_is_named_from_times_in_which_nothing_arrived() {
         assert!(factor.evidence[0].contains("no byte arrived in the steady state"), "{factor:?}");
         assert!(factor.evidence.iter().all(|line| !line.contains("sysctl")), "{factor:?}");
     }
-    let late = EmulatorFacts { lateness_seconds: Some(0.1), lateness_seconds_least: Some(0.1), ..calm() };
+    let late = EmulatorFacts { behind_ratio: 0.2, behind_seconds_max: 0.1, ..calm() };
     let still = TransportFacts { goodput_bits_per_second: 0.0, ..busy_flow() };
     assert_eq!(named(still, link(0.0), late), Factor::EmulatorLimited);
 }

@@ -176,11 +176,11 @@ mod tests {
             expected.push(pool.estimate(Statistic::Mean).unwrap().to_bits());
             let row = |value| Row { entity: "trial".to_owned(), metric: "m".to_owned(), value };
             let rows = values.into_iter().map(Observed::Value).chain([of_duration]).map(row).collect();
-            writer.trial(&TrialRecord {
+            writer.trial(&[TrialRecord {
                 point: "one".to_owned(), configuration: String::new(), step: "one".to_owned(), trial: 0, valid: true,
                 reason: None, start_ns: 0, end_ns: 1, rows, pairs: Vec::new(), granted: serde_json::Map::new(),
                 limiting_factor: LimitingFactor { name: Factor::Unknown, confidence: 0.1, evidence: Vec::new() },
-            }).unwrap();
+            }]).unwrap();
             let mut found = Values(Vec::new());
             trials(directory.path(), &mut found).unwrap();
             prop_assert_eq!(found.0, expected);
