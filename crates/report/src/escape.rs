@@ -71,14 +71,18 @@ impl<S: AsRef<str>> Piece for T<S> {
     }
 }
 
-/// A sentence in which names stand between backticks, as they do in definitions.
+/// A sentence in which names stand between backticks, as they do in definitions: for people they stand in quotes.
 pub(crate) struct Prose<'a>(pub &'a str);
 
 impl Piece for Prose<'_> {
     fn put(self, out: &mut Html) {
         for (index, part) in self.0.split('`').enumerate() {
-            let [open, close] = if index % 2 == 1 { ["<code>", "</code>"] } else { ["", ""] };
-            put!(out, open, T(part), close);
+            let quote = match index {
+                0 => "",
+                odd if odd % 2 == 1 => "“",
+                _ => "”",
+            };
+            put!(out, quote, T(part));
         }
     }
 }
@@ -148,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn names_between_backticks_are_code_and_stay_escaped() {
+    fn names_between_backticks_stand_in_quotes_and_stay_escaped() {
         let mut out = Html::new();
         put!(&mut out, Prose("from `<a>` to `b`."));
-        assert_eq!(out.into_string(), "from <code>&lt;a&gt;</code> to <code>b</code>.");
+        assert_eq!(out.into_string(), "from “&lt;a&gt;” to “b”.");
     }
 }

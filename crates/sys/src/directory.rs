@@ -190,7 +190,11 @@ impl Directory {
 /// regular file, as a terminal or a pipe.
 pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let real = match path.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        // A link to what is not there yet, or a name that is not there yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match path.read_link() {
+            Ok(target) => path.parent().unwrap_or(Path::new(".")).join(target),
+            Err(_) => path.to_owned(),
+        },
         real => real?,
     };
     let name = match real.file_name().and_then(OsStr::to_str) {
