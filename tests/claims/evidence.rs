@@ -1,7 +1,7 @@
 //! Whole runs in the lab: a knob causes a limiting factor, and without the knob the factor is another.
 
 use crate::support::{
-    children_of, eventually, finish_within, need_lab, ran, run_scenario, run_settled, scenario,
+    children_of, eventually, finish_within, need_lab, ran, run_scenario, run_settled, scenario, settled,
     settled_unless, start, stream_step, turn, weir,
 };
 use serde_json::Value;

@@ -181,7 +181,11 @@ fn asked(workspace: &Path, arguments: &[String]) -> Result<Asked, String> {
                 asked.runs = value()?.parse().map_err(|_| "--runs takes a whole number".to_owned())?;
             }
             "--weir" => asked.weir = PathBuf::from(value()?),
-            _ => return Err(format!("{word} is not known; usage: cargo xtask labelled [--runs N] [--weir PROGRAM]")),
+            _ => {
+                return Err(format!(
+                    "{word} is not known; usage: cargo xtask labelled [--runs N] [--weir PROGRAM]"
+                ));
+            }
         }
     }
     if !asked.weir.is_file() {
@@ -273,8 +277,12 @@ pub fn run(workspace: &Path, arguments: &[String]) -> Result<bool, String> {
         drop(beside);
         let judged = judged(labels[case], found);
         counts[judged as usize] += 1;
-        let mut line =
-            format!("{pattern:<28} {:<22} {:<14} {:<14}", CASES[case].name, labels[case].name(), found.name());
+        let mut line = format!(
+            "{pattern:<28} {:<22} {:<14} {:<14}",
+            CASES[case].name,
+            labels[case].name(),
+            found.name()
+        );
         if matches!(judged, Judged::WrongFail | Judged::WrongPass) {
             let _ = write!(line, " WRONG");
         }

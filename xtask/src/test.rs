@@ -16,7 +16,7 @@ use std::time::Instant;
 const MEASURES: &[(&str, &str)] = &[("weir", "claims"), ("weir-lab", "lab")];
 /// Tests of such a program that are under way together. Those that load the machine take turns within the program
 /// (`support::turn`) and wait for each other without using a core; the others merely wait for what they started.
-const UNDER_WAY: &str = "24";
+const UNDER_WAY: &str = "2";
 /// Programs that run side by side: one for each of the cores that the project reckons with.
 const SIDE_BY_SIDE: usize = 2;
 const SLOWEST: usize = 10;

@@ -79,6 +79,8 @@ impl Far {
             // A password that nothing matches, since sshd lets no locked account in.
             must("useradd", &["--create-home", "--shell", "/bin/sh", "--password", "*", USER]);
         }
+        // What a test that was killed left behind.
+        let _ = fs::remove_dir_all(format!("/home/{USER}/.cache/weir"));
         let far = Far { lab, folder, servers: Vec::new(), made_user };
         fs::write(far.path("lab.toml"), LAB).unwrap();
         bring_up(&far.text("lab.toml"), lab);
