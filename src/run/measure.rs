@@ -2,8 +2,9 @@
 
 use crate::run::fullness;
 use weir_core::Instant;
-use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, StackFacts};
-use weir_core::fabric_page;
+use weir_core::behind::Behind;
+use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, StackFacts, lateness_allowed_seconds};
+use weir_core::fabric_page::{self, LATENESS_BUCKETS};
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::topology::{DirectedLink, Topology};
 use weir_seams::workload::{Derived, FaultWindow, Outcome};
@@ -38,7 +39,7 @@ pub struct Measured<'a> {
     pub of_hosts: &'a [Series],
     pub faults: &'a [FaultWindow],
     pub outcomes: &'a [Outcome],
-    /// Lateness histograms of the fabric's page before and after.
+    /// Lateness of the fabric by count and by time, as its page had it before and after.
     pub lateness: Option<(Vec<u64>, Vec<u64>)>,
     pub core_count: usize,
 }
@@ -115,10 +116,18 @@ impl Measured<'_> {
         }
         on_path.sort_unstable();
         on_path.dedup();
-        let lateness = |quantile: fn(&[u64], &[u64], f64) -> Option<f64>| {
-            let (before, after) = self.lateness.as_ref()?;
-            Some(quantile(before, after, 0.99)? / 1e9)
+        let one_way_seconds = if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 };
+        let allowed_ns = (lateness_allowed_seconds(one_way_seconds) * 1e9) as u64;
+        let seconds = (self.whole.end_ns - self.whole.start_ns).max(1) as f64 / 1e9;
+        let shares = |behind: &Behind| {
+            (behind.beyond_ns(allowed_ns) as f64 / 1e9 / seconds, behind.longest_ns() as f64 / 1e9)
         };
+        let behind = self.lateness.as_ref().map(|(before, after)| {
+            let time = |page: &Vec<u64>| page.get(LATENESS_BUCKETS..).unwrap_or_default().to_vec();
+            shares(&Behind::between(&time(before), &time(after)))
+        });
+        let ends = self.outcomes.iter().map(|outcome| shares(&outcome.waits));
+        let ends = ends.max_by(|one, other| one.0.total_cmp(&other.0));
         Facts {
             transport: derived.transport,
             ceiling_bits_per_second: self.ceiling_bits_per_second,
@@ -127,15 +136,21 @@ impl Measured<'_> {
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),
             emulator: in_lab.then(|| EmulatorFacts {
-                lateness_seconds: lateness(fabric_page::lateness_quantile_ns),
-                lateness_seconds_least: lateness(fabric_page::lateness_quantile_least_ns),
-                one_way_seconds: if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 },
+                behind_ratio: behind.map_or(0.0, |(ratio, _)| ratio),
+                behind_seconds_max: behind.map_or(0.0, |(_, longest)| longest),
+                end_wait_ratio: ends.map_or(0.0, |(ratio, _)| ratio),
+                end_wait_seconds_max: ends.map_or(0.0, |(_, longest)| longest),
+                core_count: self.core_count.max(1) as f64,
+                one_way_seconds,
                 fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
                 fabric_looking_ratio: self.fabric_looking().unwrap_or(0.0),
                 fabric_wait_ratio: self.fabric_waited().unwrap_or(0.0),
                 stolen_ratio: self.machine_stolen().unwrap_or(0.0),
                 machine_idle_ratio: self.machine_idle().map_or(1.0, |idle| {
-                    idle + self.fabric_looking().unwrap_or(0.0) / self.core_count.max(1) as f64
+                    // A core that the fabric had to wait for was not to spare while it looked.
+                    let waited = self.fabric_waited().unwrap_or(0.0);
+                    let spared = (self.fabric_looking().unwrap_or(0.0) - waited).max(0.0);
+                    idle + spared / self.core_count.max(1) as f64
                 }),
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
@@ -259,7 +274,7 @@ impl Measured<'_> {
     fn lateness_histogram(&self) -> Option<Histogram> {
         let (before, after) = self.lateness.as_ref()?;
         let mut histogram = Histogram { min_ns: u64::MAX, ..Histogram::default() };
-        for (bucket, (after, before)) in after.iter().zip(before).enumerate() {
+        for (bucket, (after, before)) in after.iter().zip(before).enumerate().take(LATENESS_BUCKETS) {
             let count = after.saturating_sub(*before);
             if count > 0 {
                 let value = fabric_page::lateness_bucket_ns(bucket) as u64;

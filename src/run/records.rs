@@ -14,7 +14,7 @@ use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TimelineEvent
 use weir_core::scenario::Step;
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
 
-/// Lateness histograms of the fabric at the beginning and at the end of something; `None` without a fabric.
+/// Lateness of the fabric, by count and then by time, at the beginning and at the end of something; `None` without a fabric.
 pub type Lateness = Option<(Vec<u64>, Vec<u64>)>;
 
 /// What is known around the steps of a trial that is over.

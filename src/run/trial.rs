@@ -18,6 +18,7 @@ use weir_agent::step::run_trial;
 use weir_agent::{ClockMap, Fleet};
 use weir_core::Instant;
 use weir_core::chunk::{Chunk, ChunkRecord};
+use weir_core::behind::BUCKETS;
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
@@ -89,7 +90,7 @@ struct Watch<'a> {
     group_start: Vec<Option<Instant>>,
     /// Jobs of each group that have not ended.
     group_left: Vec<usize>,
-    /// Lateness histograms at the start and the end of each job.
+    /// Lateness of the fabric, by count and by time, at the start and the end of each job.
     lateness: Vec<(Vec<u64>, Vec<u64>)>,
     /// What each job has moved.
     moved: Vec<u64>,
@@ -120,7 +121,7 @@ impl Watch<'_> {
     fn lateness_now(&self) -> Vec<u64> {
         let Some(lab) = &self.lab else { return Vec::new() };
         let page = lab.page();
-        (0..LATENESS_BUCKETS).map(|bucket| page.get(LATENESS_START + bucket)).collect()
+        page.copy(LATENESS_START, LATENESS_BUCKETS + BUCKETS)
     }
 
     /// Makes the faults known that count from `origin`, and schedules the first of them.

@@ -159,23 +159,25 @@ fn of_starved(host: usize) -> (String, Value) {
     (factor(&summary), summary)
 }
 
-// Spec: evidence.md#ends-6
+// Spec: evidence.md#fitness-1
 #[test]
-fn a_sender_whose_core_another_program_has_is_named() {
+fn a_sender_whose_core_another_program_has_is_the_machines_limit_and_judges_nothing() {
     need_lab();
     let _turn = turn();
-    let (name, summary) = settled(|| of_starved(0), |(_, summary)| summary);
-    assert_eq!(name, "sender-cpu", "{summary:#}");
-    assert!(evidence(&summary).contains("other programs had the core"), "{summary:#}");
+    let (name, summary) = settled_unless(&["generator-limited"], || of_starved(0), |(_, summary)| summary);
+    assert_eq!(name, "emulator-limited", "{summary:#}");
+    assert!(evidence(&summary).contains("waited for a core"), "{summary:#}");
+    assert_eq!(summary["points"][0]["valid_trials"], 0, "{summary:#}");
 }
 
-// Spec: evidence.md#ends-4
+// Spec: evidence.md#fitness-1
 #[test]
-fn a_receiver_whose_core_another_program_has_is_named() {
+fn a_receiver_whose_core_another_program_has_is_the_machines_limit_and_judges_nothing() {
     need_lab();
     let _turn = turn();
-    let (name, summary) = settled(|| of_starved(1), |(_, summary)| summary);
-    assert_eq!(name, "receiver-cpu", "{summary:#}");
+    let (name, summary) = settled_unless(&["generator-limited"], || of_starved(1), |(_, summary)| summary);
+    assert_eq!(name, "emulator-limited", "{summary:#}");
+    assert!(evidence(&summary).contains("waited for a core"), "{summary:#}");
 }
 
 // Spec: evidence.md#ends-2

@@ -9,7 +9,7 @@ use std::thread;
 use weir_core::Instant;
 use weir_seams::sampler::SamplerTarget;
 use weir_seams::workload::{Control, Task, WorkloadEntry, WorkloadError};
-use weir_sys::clock::monotonic;
+use weir_sys::clock::{WaitWatch, monotonic};
 use weir_telemetry::Schedule;
 use weir_transport::frame::{read_frame, write_frame};
 
@@ -236,12 +236,18 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         // A panic in a workload is our bug; it must fail its trial and not the agent.
-        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ready.run(&control)));
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let watch = WaitWatch::begin();
+            let ran = ready.run(&control);
+            control.waited(watch.end());
+            ran
+        }));
         match ran {
             Ok(Ok(mut outcome)) => {
                 if let Some(began) = control.began() {
                     outcome.started_ns = began.as_ns();
                 }
+                outcome.waits = control.waits();
                 outcome.series.extend(watch.map(Schedule::finish).unwrap_or_default());
                 shared.carry(task, &control);
                 shared.tasks().remove(&task);

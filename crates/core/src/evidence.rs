@@ -16,7 +16,7 @@ use crate::record::{Factor, LimitingFactor};
 use serde::{Deserialize, Serialize};
 
 pub use building::BuildingFacts;
-pub use fitness::lateness_allowed_seconds;
+pub use fitness::{LATENESS_ALLOWED_NS_LEAST, lateness_allowed_seconds};
 pub use window::{BufferFacts, WindowFacts};
 
 /// What TCP said of all senders' connections over the steady state, summed (times) or counted.
@@ -128,10 +128,14 @@ pub struct PortFacts {
 /// What the emulator and the machine did meanwhile; absent on real hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EmulatorFacts {
-    /// 99th percentile of written − planned, seconds.
-    pub lateness_seconds: Option<f64>,
-    /// The least that percentile may be, with 97.5 % confidence: what is judged.
-    pub lateness_seconds_least: Option<f64>,
+    /// Share of the time in which the fabric was behind by more than the path allows, and the longest that it was.
+    pub behind_ratio: f64,
+    pub behind_seconds_max: f64,
+    /// Of the thread on a host that waited longest for a core: the share of the time in waits, beyond what the path allows of
+    /// each, and the longest.
+    pub end_wait_ratio: f64,
+    pub end_wait_seconds_max: f64,
+    pub core_count: f64,
     /// Smallest one-way delay of the step's paths, seconds.
     pub one_way_seconds: f64,
     /// Share of the steady state that the fabric's thread spent on a CPU.

@@ -1,6 +1,7 @@
 //! The words every part of weir shares: units, time, parameters, topology, scenario, records, statistics, models.
 //! No I/O and no threads live here; `cargo xtask tidy` checks it.
 
+pub mod behind;
 pub mod chunk;
 pub mod evidence;
 pub mod fabric_page;

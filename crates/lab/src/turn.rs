@@ -10,10 +10,13 @@ use crate::station::Station;
 use crate::vnet::VNET_HEADER_BYTES;
 use std::io::IoSlice;
 use weir_core::Instant;
-use weir_core::fabric_page::{HEADER_WORDS, LATENESS_BUCKETS, header, lateness_bucket, link_start};
+use weir_core::behind::Behind;
+use weir_core::fabric_page::{
+    BEHIND_START, LATENESS_BUCKETS, LATENESS_START, header, lateness_bucket, link_start,
+};
 use weir_core::topology::Topology;
 use weir_fabric::{Action, DropReason, Fabric, Network};
-use weir_sys::clock::{monotonic, thread_cpu_time};
+use weir_sys::clock::{ThreadWaits, monotonic, thread_cpu_time};
 use weir_sys::shared_memory::Page;
 
 /// What one device may hand over before the next one's turn and before what is due is delivered.
@@ -36,6 +39,7 @@ pub struct Shell {
     arrivals: Vec<(usize, Instant)>,
     turns: u64,
     lateness: Vec<u64>,
+    behind: Lagging,
     write_failed: u64,
     refused: u64,
     looked_ns: u64,
@@ -55,6 +59,7 @@ impl Shell {
             arrivals: Vec::new(),
             turns: 0,
             lateness: vec![0; LATENESS_BUCKETS],
+            behind: Lagging::new(),
             write_failed: 0,
             refused: 0,
             looked_ns: 0,
@@ -134,10 +139,13 @@ impl Shell {
         for index in 0..self.deliveries.len() {
             self.deliver(index);
         }
+        let (mut latest_ns, mut at_ns) = (0, now.as_ns());
         for (index, planned) in self.arrivals.drain(..) {
             let late_ns = self.deliveries[index].late_from_ns.saturating_sub(planned.as_ns());
             self.lateness[lateness_bucket(late_ns)] += 1;
+            (latest_ns, at_ns) = (late_ns.max(latest_ns), at_ns.max(self.deliveries[index].late_from_ns));
         }
+        self.behind.turn(latest_ns, at_ns);
         let any = !self.deliveries.is_empty();
         self.deliveries.clear();
         any
@@ -194,7 +202,10 @@ impl Shell {
         page.set(header::TURNS, self.turns);
         page.set(header::LOOKED_NS, self.looked_ns);
         for (bucket, count) in self.lateness.iter().enumerate() {
-            page.set(HEADER_WORDS + bucket, *count);
+            page.set(LATENESS_START + bucket, *count);
+        }
+        for (bucket, time_ns) in self.behind.account.words().iter().enumerate() {
+            page.set(BEHIND_START + bucket, *time_ns);
         }
         for link in 0..self.fabric.link_count() {
             let start = link_start(link);
@@ -204,6 +215,39 @@ impl Shell {
         }
         // Last, so that a fresh heartbeat means fresh counters.
         page.set(header::HEARTBEAT_NS, now.as_ns());
+    }
+}
+
+/// How long the fabric was behind, by the larger of what it carried out late and what its thread waited for a core.
+struct Lagging {
+    account: Behind,
+    waits: Option<ThreadWaits>,
+    /// The end of the last turn.
+    turned_ns: u64,
+    look_at_ns: u64,
+}
+
+/// A turn that comes so long after the last may have waited for a core; so often the kernel is asked anyway.
+const GAP_NS: u64 = 500_000;
+const LOOK_NS: u64 = 10_000_000;
+
+impl Lagging {
+    fn new() -> Lagging {
+        Lagging { account: Behind::default(), waits: ThreadWaits::new(), turned_ns: 0, look_at_ns: 0 }
+    }
+
+    /// A turn ended at `at_ns`, and the latest of what it carried out was so late.
+    fn turn(&mut self, late_ns: u64, at_ns: u64) {
+        let passed_ns = at_ns.saturating_sub(self.turned_ns);
+        self.turned_ns = at_ns.max(self.turned_ns);
+        let mut behind_ns = late_ns;
+        if passed_ns >= GAP_NS || at_ns >= self.look_at_ns {
+            self.look_at_ns = at_ns + LOOK_NS;
+            let (_, each_ns) = self.waits.as_mut().map_or((0, 0), ThreadWaits::look);
+            behind_ns = behind_ns.max(each_ns.min(passed_ns));
+        }
+        // What it was behind by before the last turn ended was counted then.
+        self.account.add(behind_ns.saturating_sub(passed_ns), behind_ns, 1);
     }
 }
 
@@ -220,5 +264,30 @@ fn comment(reason: DropReason) -> &'static str {
         DropReason::Early => "dropped: early, by the queue's discipline",
         DropReason::BurstLoss => "dropped: lost on the wire in a burst",
         DropReason::Rule => "dropped: by a fault's rule",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Spec: evidence.md#fitness-3
+    #[test]
+    fn a_stall_of_the_fabric_counts_once_and_by_its_length_however_few_packets_were_late() {
+        let mut lagging = Lagging { waits: None, ..Lagging::new() };
+        let mut at_ns = 0;
+        // Ten seconds of turns every 20 us, four of them 113 ms late and the turns after them ever less.
+        for turn in 0..500_000_u64 {
+            at_ns += 20_000;
+            if turn % 125_000 == 60_000 {
+                at_ns += 113_000_000;
+                lagging.turn(113_000_000, at_ns);
+                at_ns += 20_000;
+                lagging.turn(113_020_000, at_ns);
+            }
+            lagging.turn(30_000, at_ns);
+        }
+        let beyond_ns = lagging.account.beyond_ns(800_000);
+        assert!((4 * 112_000_000..4 * 112_300_000).contains(&beyond_ns), "{beyond_ns}");
     }
 }

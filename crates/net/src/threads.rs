@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use weir_seams::workload::{Control, WorkloadError};
-use weir_sys::clock;
+use weir_sys::clock::{self, WaitWatch};
 use weir_sys::poll::{self, Interest};
 
 /// How often the connections and the orders are looked at from outside.
@@ -151,9 +151,12 @@ fn spawn_all<C: Send, G: Send, R: Send>(
     let reports = std::thread::scope(|scope| {
         let mut running: Vec<ScopedJoinHandle<'_, R>> = Vec::new();
         for (flow, guard) in flows {
-            let thread = std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn_scoped(scope, move || one(flow, guard));
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, move || {
+                let watch = WaitWatch::begin();
+                let report = one(flow, guard);
+                control.waited(watch.end());
+                report
+            });
             match thread {
                 Ok(thread) => running.push(thread),
                 Err(error) => {

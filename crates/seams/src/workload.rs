@@ -9,10 +9,12 @@ use crate::chunks::ChunkQueue;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
+use weir_core::behind::Behind;
+use weir_core::evidence::LATENESS_ALLOWED_NS_LEAST;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
@@ -115,6 +117,9 @@ pub struct Outcome {
     /// Failures that did not end the task: errno, time, operation, host.
     #[serde(default)]
     pub failures: Vec<String>,
+    /// Waits for a core of the thread of this part that measured and waited longest; the agent puts it in.
+    #[serde(default)]
+    pub waits: Behind,
 }
 
 /// Metrics that need more than one host's view, and further series for the report.
@@ -195,6 +200,8 @@ pub struct Control {
     /// Fine series that the task hands on while it runs; empty of use unless `record` was said.
     chunks: Arc<ChunkQueue>,
     recording: AtomicBool,
+    /// Of the thread that was kept waiting longest.
+    waits: Mutex<Behind>,
 }
 
 impl Control {
@@ -229,6 +236,16 @@ impl Control {
     pub fn began(&self) -> Option<Instant> {
         let began_ns = self.began_ns.load(Ordering::Relaxed);
         (began_ns > 0).then(|| Instant::from_ns(began_ns))
+    }
+    /// A thread of the task that sends, receives or generates is through, and waited so for its core.
+    pub fn waited(&self, waits: Behind) {
+        let mut worst = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        if waits.beyond_ns(LATENESS_ALLOWED_NS_LEAST) > worst.beyond_ns(LATENESS_ALLOWED_NS_LEAST) {
+            *worst = waits;
+        }
+    }
+    pub fn waits(&self) -> Behind {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
     /// Somebody takes what the task records while it runs; to be said before it does.
     pub fn record(&self) {

@@ -1,7 +1,11 @@
 //! Clocks: the experiment's clock and what a thread has cost.
 
+mod waits;
+
 use std::time::Duration;
 use weir_core::Instant;
+
+pub use waits::{ThreadWaits, WaitWatch};
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -14,7 +18,9 @@ fn read(clock: libc::clockid_t) -> libc::timespec {
 /// Now on the experiment's clock (`CLOCK_MONOTONIC`): the same in every process of this machine.
 pub fn monotonic() -> Instant {
     let time = read(libc::CLOCK_MONOTONIC);
-    Instant::from_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    let now = Instant::from_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
+    waits::clock_read(now);
+    now
 }
 
 /// Which clock `monotonic` reads: two processes with the same answer read the same one. The kernel's boot and the process's

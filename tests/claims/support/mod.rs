@@ -15,17 +15,18 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static MEASURES: Mutex<()> = Mutex::new(());
+static WAITS: Mutex<()> = Mutex::new(());
 
 /// For a test that measures, or loads the machine: two at once would measure each other.
 pub fn turn() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+    MEASURES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For a test that starts programs and mostly waits for them. They take turns with those that measure as long as some of them
-/// count what the whole machine has of namespaces and processes.
+/// For a test that starts programs and mostly waits for them: one at a time, beside one that measures. What it judges must
+/// hold however little of the machine is left for it.
 pub fn beside() -> MutexGuard<'static, ()> {
-    turn()
+    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn weir() -> Command {

@@ -26,6 +26,11 @@ pub struct BuildingFacts {
 const GROWS: f64 = 0.01;
 
 impl BuildingFacts {
+    /// The share of the heartbeats that was not built as it came.
+    pub(super) fn shortfall(&self) -> f64 {
+        let dropped = self.dropped_no_credit as f64 / self.generated.max(1) as f64;
+        self.held_growth_ratio.max(dropped)
+    }
     /// More heartbeats came than were built.
     pub(super) fn fell_behind(&self) -> bool {
         self.dropped_no_credit > 0 || self.held_growth_ratio >= GROWS

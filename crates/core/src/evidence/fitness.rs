@@ -1,16 +1,26 @@
 //! Whether the measurement itself was fit: an emulator or a generator that could not follow judges nothing.
 
-use super::{Facts, cause, fullest, named, percent};
+use super::{EmulatorFacts, Facts, MOST, cause, fullest, named, percent};
 use crate::record::{Factor, LimitingFactor};
 use crate::units::human;
 
-/// Above this the model was kept whatever the lateness (DESIGN section 8).
+/// A link this full was kept busy whatever the machine did.
 const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
+/// What its receivers got may differ by so much from what it carried; else the machine was between them.
+const FIGURES_AGREE: f64 = 0.002;
+/// Time taken away that cannot move a figure which anyone asks for.
+const MOVES_FIGURES: f64 = 0.01;
+/// Event building is asked for parts in two thousand.
+const MOVES_LOSS: f64 = 0.000_5;
+/// Traffic that stood still takes a while to be what it was: what the machine took may cost so many times as much.
+const COSTS_AT_MOST: f64 = 20.0;
+/// So much of an idle machine is always in other hands: its kernel's own threads, and a hypervisor's.
+const TAKEN_ALWAYS: f64 = 0.02;
 /// A machine this little idle had nothing left to give.
 const SATURATED: f64 = 0.95;
 /// A host that wants for CPU on a machine with less to spare than this wants for what the lab itself takes.
 const HOSTS_SHORT: f64 = 0.8;
-/// And with less than this one that waits for a core most of the time, while nothing but the lab takes any.
+/// And with less than this one that waits for a core more than it runs.
 const LAB_SHORT: f64 = 0.7;
 /// Nor had a fabric that ran, or wanted to and had no core, for so much of the time: what is left of it comes in pieces too short
 /// to be used.
@@ -21,33 +31,94 @@ const WORTH_A_WORD: f64 = 0.005;
 const DISTURBED: f64 = 0.15;
 /// A generator that gave up more than this share of what its clock asked for did not make the load that was asked for.
 const MISSED_MOST: f64 = 0.01;
+/// The allowance of the shortest path.
+pub const LATENESS_ALLOWED_NS_LEAST: u64 = 500_000;
 /// Of fewer ticks the 99th percentile is the lateness of a handful, and one late wake-up proves nothing.
 const DUE_LEAST: u64 = 500;
 
 /// Largest lateness that leaves a trial valid: the larger of 5 % of the path's one-way delay and 500 µs, in seconds.
 // Spec: evidence.md#fitness-1
 pub fn lateness_allowed_seconds(one_way_seconds: f64) -> f64 {
-    (0.05 * one_way_seconds).max(500e-6)
+    (0.05 * one_way_seconds).max(LATENESS_ALLOWED_NS_LEAST as f64 / 1e9)
 }
 
 // Spec: evidence.md#fitness-1
 pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     let emulator = facts.emulator?;
-    if fullest(facts).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT) {
-        return None;
+    let mut evidence = taken_away(facts, &emulator);
+    let full = fullest(facts).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT);
+    if !full || facts.building.is_some() {
+        evidence.extend(short_of_machine(facts, &emulator));
     }
+    (!evidence.is_empty()).then_some(LimitingFactor {
+        name: Factor::EmulatorLimited,
+        confidence: 0.9,
+        evidence,
+    })
+}
+
+/// What of the trial's time the machine took away from the fabric and from the threads at the ends, by time and not by count: a
+/// stall stops traffic that waits for its acknowledgements, and few packets are late.
+// Spec: evidence.md#fitness-3
+// Spec: evidence.md#fitness-4
+fn taken_away(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
     let mut evidence = Vec::new();
-    let loads = facts.transport.is_some() || facts.building.is_some_and(|building| building.fell_behind());
-    let allowed = lateness_allowed_seconds(emulator.one_way_seconds);
-    if emulator.lateness_seconds_least.is_some_and(|least| least > allowed)
-        && let Some(lateness) = emulator.lateness_seconds
-    {
+    let Some(share) = share_that_matters(facts) else { return evidence };
+    let allowed = human(lateness_allowed_seconds(emulator.one_way_seconds), "s");
+    if emulator.behind_ratio >= share {
         evidence.push(format!(
-            "the fabric delivered up to {} late (99 %), allowed are {}",
-            human(lateness, "s"),
-            human(allowed, "s")
+            "the fabric was behind by more than {allowed} for {} of the time, at most by {}",
+            percent(emulator.behind_ratio),
+            human(emulator.behind_seconds_max, "s")
         ));
     }
+    // Waits that the lab's own programs caused each other are part of what is measured where they are short, and what others did
+    // not take they did not keep anyone waiting for.
+    let waited = emulator.end_wait_ratio.min(taken_by_others(emulator));
+    if waited >= share {
+        evidence.push(format!(
+            "a thread that measures waited for a core for more than {allowed} at a time, {} of the time together and {} at most, \
+             while others took {} of the machine",
+            percent(emulator.end_wait_ratio),
+            human(emulator.end_wait_seconds_max, "s"),
+            percent(emulator.foreign_busy_ratio + emulator.stolen_ratio)
+        ));
+    }
+    evidence
+}
+
+/// What programs outside the run and a hypervisor took beyond what they always do, in cores.
+fn taken_by_others(emulator: &EmulatorFacts) -> f64 {
+    (emulator.foreign_busy_ratio + emulator.stolen_ratio - TAKEN_ALWAYS).max(0.0) * emulator.core_count
+}
+
+/// The share of the time that, taken away, may have moved the figures; `None` where it has not.
+fn share_that_matters(facts: &Facts) -> Option<f64> {
+    if let Some(building) = facts.building {
+        let short = building.shortfall();
+        // Where all was built, a stall still moves the time that it took.
+        let of_loss = (short / COSTS_AT_MOST).max(MOVES_LOSS);
+        return Some(if short >= MOVES_LOSS { of_loss } else { MOVES_FIGURES });
+    }
+    (!full_and_agreed(facts)).then_some(MOVES_FIGURES)
+}
+
+/// Whether a link was full and what its receivers got is what it carried.
+fn full_and_agreed(facts: &Facts) -> bool {
+    let (Some(transport), Some(ceiling)) = (facts.transport, facts.ceiling_bits_per_second) else {
+        return false;
+    };
+    fullest(facts).is_some_and(|(_, load)| {
+        let carried = load * ceiling;
+        load >= LINK_FULL_BEYOND_DOUBT
+            && (transport.goodput_bits_per_second - carried).abs() <= FIGURES_AGREE * carried
+    })
+}
+
+/// Where the fabric or the machine had nothing left to give.
+fn short_of_machine(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
+    let mut evidence = Vec::new();
+    let loads = facts.transport.is_some() || facts.building.is_some_and(|building| building.fell_behind());
     for port in facts.ports.iter().filter(|port| port.missed_rate_ratio > 0.005) {
         evidence.push(format!(
             "{} missed its own rate by {} with packets waiting",
@@ -79,24 +150,25 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
     // hosts of a lab share the machine with what carries their packets.
     let cause = cause(facts).map(|cause| cause.name);
-    // Where hardly anything else runs here, the core that a host waited for was in the lab's own hands.
-    let by_the_lab = emulator.foreign_busy_ratio < DISTURBED && waited_for_a_core(facts, cause);
+    let waited = waited_for_a_core(facts, cause);
     let short_of_cpu =
-        cause.is_none_or(wants_cpu) && machine_busy >= if by_the_lab { LAB_SHORT } else { HOSTS_SHORT };
+        cause.is_none_or(wants_cpu) && machine_busy >= if waited.is_some() { LAB_SHORT } else { HOSTS_SHORT };
     if loads && short_of_cpu {
         evidence.push(format!(
             "all cores of the machine that carries the lab were {} busy, and no link was full",
             percent(machine_busy)
         ));
     }
-    if let Some(line) = waited_elsewhere(facts, emulator.one_way_seconds) {
-        evidence.push(line);
+    // A quota leaves the machine idle; what others took is not the end's own want.
+    if let Some(waited) = waited.filter(|waited| taken_by_others(emulator) >= MOST * waited) {
+        evidence.push(format!(
+            "the busiest thread waited for a core {} of the time, more than it ran, and others took {} of the machine",
+            percent(waited),
+            percent(emulator.foreign_busy_ratio + emulator.stolen_ratio)
+        ));
     }
-    (!evidence.is_empty()).then_some(LimitingFactor {
-        name: Factor::EmulatorLimited,
-        confidence: 0.9,
-        evidence,
-    })
+    evidence.extend(waited_elsewhere(facts, emulator.one_way_seconds));
+    evidence
 }
 
 /// A window or a buffer that is too small for the round trip, where most of the round trip is none of the path's: packets waited
@@ -118,9 +190,9 @@ fn waited_elsewhere(facts: &Facts, one_way_seconds: f64) -> Option<String> {
     })
 }
 
-/// Whether the busiest thread of the end that wants for CPU waited for a core more than it ran; where events are built and nothing
-/// is named, their scheduler's.
-fn waited_for_a_core(facts: &Facts, cause: Option<Factor>) -> bool {
+/// The share of the time in which the busiest thread of the end that wants for CPU waited for a core, if it did so more than it ran;
+/// where events are built and nothing is named, their scheduler's.
+fn waited_for_a_core(facts: &Facts, cause: Option<Factor>) -> Option<f64> {
     let (waited, ran) = match (cause, facts.transport, facts.building) {
         (Some(Factor::SenderCpu), Some(transport), _) => {
             (transport.sender_thread_wait_ratio, transport.sender_thread_busy_ratio)
@@ -129,9 +201,9 @@ fn waited_for_a_core(facts: &Facts, cause: Option<Factor>) -> bool {
             (transport.receiver_thread_wait_ratio, transport.receiver_thread_busy_ratio)
         }
         (None, _, Some(building)) => (building.scheduler_wait_ratio, building.scheduler_busy_ratio),
-        _ => return false,
+        _ => return None,
     };
-    waited > ran
+    (waited > ran).then_some(waited)
 }
 
 fn wants_cpu(name: Factor) -> bool {

@@ -1,6 +1,7 @@
 //! From facts to factors: each cause alone is named, and without it the factor is another.
 
 use super::*;
+use crate::behind::Behind;
 
 fn busy_flow() -> TransportFacts {
     TransportFacts {
@@ -18,8 +19,11 @@ fn link(load: f64) -> PortFacts {
 }
 fn calm() -> EmulatorFacts {
     EmulatorFacts {
-        lateness_seconds: Some(80e-6),
-        lateness_seconds_least: Some(70e-6),
+        behind_ratio: 0.001,
+        behind_seconds_max: 0.002,
+        end_wait_ratio: 0.001,
+        end_wait_seconds_max: 0.002,
+        core_count: 2.0,
         one_way_seconds: 0.008,
         fabric_busy_ratio: 0.3,
         fabric_looking_ratio: 0.0,
@@ -47,9 +51,9 @@ fn each_cause_alone_is_named_and_without_it_the_factor_is_unknown() {
     assert_eq!(named(windowed, link(0.5), calm()), Factor::ReceiveWindow);
     let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
     assert_eq!(named(lossy, link(0.5), calm()), Factor::Loss);
-    let late = EmulatorFacts { lateness_seconds: Some(0.002), lateness_seconds_least: Some(0.001), ..calm() };
-    let one_late_of_few = EmulatorFacts { lateness_seconds: Some(0.002), ..calm() };
-    assert_eq!(named(busy_flow(), link(0.5), one_late_of_few), Factor::Unknown);
+    let late = EmulatorFacts { behind_ratio: 0.02, ..calm() };
+    let one_stall = EmulatorFacts { behind_ratio: 0.009, behind_seconds_max: 0.09, ..calm() };
+    assert_eq!(named(busy_flow(), link(0.5), one_stall), Factor::Unknown);
     assert_eq!(named(busy_flow(), link(0.5), late), Factor::EmulatorLimited);
     let saturated = EmulatorFacts { fabric_busy_ratio: 0.99, ..calm() };
     assert_eq!(named(busy_flow(), link(0.5), saturated), Factor::EmulatorLimited);
@@ -68,11 +72,15 @@ fn each_cause_alone_is_named_and_without_it_the_factor_is_unknown() {
     assert_eq!(named(busy_flow(), missed, calm()), Factor::EmulatorLimited);
 }
 
+// Spec: evidence.md#fitness-1
 #[test]
-fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
+fn a_full_link_is_an_excuse_only_where_its_receivers_got_what_it_carried() {
     let struggling = EmulatorFacts {
-        lateness_seconds: Some(0.01),
-        lateness_seconds_least: Some(0.009),
+        behind_ratio: 0.2,
+        behind_seconds_max: 0.1,
+        end_wait_ratio: 0.2,
+        end_wait_seconds_max: 0.1,
+        core_count: 2.0,
         one_way_seconds: 0.0003,
         fabric_busy_ratio: 1.0,
         fabric_looking_ratio: 0.0,
@@ -81,7 +89,20 @@ fn a_link_at_its_ceiling_is_never_discarded_for_lateness_or_a_busy_cpu() {
         machine_idle_ratio: 0.0,
         foreign_busy_ratio: 0.5,
     };
-    assert_eq!(named(busy_flow(), link(0.995), struggling), Factor::LinkRate);
+    let name = |got: f64| {
+        let facts = Facts {
+            transport: Some(TransportFacts { goodput_bits_per_second: got * 0.995 * 941.5e6, ..busy_flow() }),
+            ceiling_bits_per_second: Some(941.5e6),
+            ports: vec![link(0.995)],
+            emulator: Some(struggling),
+            ..Facts::default()
+        };
+        limiting_factor(&facts).name
+    };
+    assert_eq!(
+        [name(1.0), name(1.001), name(0.997)],
+        [Factor::LinkRate, Factor::LinkRate, Factor::EmulatorLimited]
+    );
 }
 
 #[test]
@@ -93,7 +114,8 @@ fn a_busy_machine_does_not_hide_a_cause_that_explains_the_rate() {
 
 #[test]
 fn a_machine_that_other_programs_fill_judges_nothing_but_a_full_link() {
-    let disturbed = EmulatorFacts { machine_idle_ratio: 0.0, foreign_busy_ratio: 0.5, ..calm() };
+    let disturbed =
+        EmulatorFacts { machine_idle_ratio: 0.0, foreign_busy_ratio: 0.5, end_wait_ratio: 0.0, ..calm() };
     let lossy = TransportFacts { retransmitted_segments: 80, ..busy_flow() };
     assert_eq!(named(lossy, link(0.5), disturbed), Factor::EmulatorLimited);
     assert_eq!(named(lossy, link(0.995), disturbed), Factor::LinkRate);
@@ -275,8 +297,7 @@ fn a_host_that_waits_for_a_core_which_only_the_lab_can_have_is_the_labs_fault() 
         named(waits, link(0.03), EmulatorFacts { machine_idle_ratio, foreign_busy_ratio, ..calm() })
     };
     assert_eq!(with(0.21, 0.01), Factor::EmulatorLimited);
-    // Another program has the core, or a quota leaves the machine idle.
-    assert_eq!(with(0.21, 0.3), Factor::SenderCpu);
+    // A quota leaves the machine idle.
     assert_eq!(with(0.4, 0.01), Factor::SenderCpu);
     // A host that runs all the time wants for more than a core.
     let runs =
@@ -300,6 +321,87 @@ fn a_buffer_is_not_blamed_for_a_round_trip_that_is_not_the_paths() {
     let queued = PortFacts { queue_seconds: 0.015, ..link(0.04) };
     assert_eq!(named(window(0.016), queued, short), Factor::ReceiveWindow);
     assert_eq!(named(window(0.016), link(0.04), calm()), Factor::ReceiveWindow);
+}
+
+// Spec: evidence.md#fitness-3
+#[test]
+fn stalls_of_113_ms_every_two_and_a_half_seconds_are_the_machines_limit_though_few_packets_are_late() {
+    let mut stalls = Behind::default();
+    (0..4).for_each(|_| stalls.add(0, 113_000_000, 1));
+    // Of a million deliveries that were on time nothing is kept, as of slices that take 23 % of the time.
+    stalls.add(0, 30_000, 1_000_000);
+    let mut slices = Behind::default();
+    slices.add(0, 460_000, 5_000);
+    let of = |behind: &Behind| {
+        let behind_ratio = behind.beyond_ns(800_000) as f64 / 10e9;
+        named(busy_flow(), link(0.9), EmulatorFacts { behind_ratio, ..calm() })
+    };
+    assert_eq!([of(&stalls), of(&slices)], [Factor::EmulatorLimited, Factor::Unknown]);
+}
+
+// Spec: evidence.md#fitness-4
+#[test]
+fn long_waits_of_an_end_are_the_machines_limit_where_others_had_the_core_and_else_the_labs_own() {
+    let with = |end_wait_ratio, foreign_busy_ratio| {
+        named(
+            busy_flow(),
+            link(0.9),
+            EmulatorFacts { end_wait_ratio, foreign_busy_ratio, stolen_ratio: 0.0, ..calm() },
+        )
+    };
+    assert_eq!(with(0.04, 0.04), Factor::EmulatorLimited);
+    assert_eq!(with(0.04, 0.01), Factor::Unknown, "the lab competes with itself");
+    assert_eq!(with(0.005, 0.5), Factor::Unknown);
+    let stolen = EmulatorFacts { end_wait_ratio: 0.04, stolen_ratio: 0.04, ..calm() };
+    assert_eq!(named(busy_flow(), link(0.9), stolen), Factor::EmulatorLimited);
+}
+
+// Spec: evidence.md#fitness-1
+#[test]
+fn a_receiver_that_waited_for_a_core_most_of_the_time_beside_foreign_work_is_the_machines_limit() {
+    let waits = TransportFacts {
+        receiver_thread_busy_ratio: 0.2,
+        receiver_thread_wait_ratio: 0.73,
+        receive_window_limited_seconds: 9.0,
+        ..busy_flow()
+    };
+    let beside = |foreign_busy_ratio, machine_idle_ratio| {
+        named(waits, link(0.5), EmulatorFacts { foreign_busy_ratio, machine_idle_ratio, ..calm() })
+    };
+    assert_eq!(beside(0.4, 0.35), Factor::EmulatorLimited);
+    assert_eq!(beside(0.01, 0.35), Factor::ReceiverCpu, "a quota");
+    let runs = TransportFacts { receiver_thread_busy_ratio: 0.93, receiver_thread_wait_ratio: 0.0, ..waits };
+    let emulator = EmulatorFacts { foreign_busy_ratio: 0.4, machine_idle_ratio: 0.25, ..calm() };
+    assert_eq!(named(runs, link(0.5), emulator), Factor::ReceiverCpu);
+}
+
+// Spec: evidence.md#fitness-3
+#[test]
+fn event_building_is_asked_for_less_of_a_stall_and_a_shortfall_that_no_stall_explains_stays() {
+    let name = |held_growth_ratio, dropped_no_credit, behind_ratio| {
+        let building = BuildingFacts {
+            generated: 10_000,
+            held_growth_ratio,
+            dropped_no_credit,
+            ..BuildingFacts::default()
+        };
+        let emulator = EmulatorFacts { behind_ratio, end_wait_ratio: 0.0, ..calm() };
+        let ports = vec![link(0.995)];
+        limiting_factor(&Facts {
+            building: Some(building),
+            ports,
+            emulator: Some(emulator),
+            ..Facts::default()
+        })
+        .name
+    };
+    assert_eq!(name(0.009, 0, 0.001), Factor::EmulatorLimited);
+    assert_eq!(name(0.0, 10, 0.001), Factor::EmulatorLimited);
+    assert_eq!(name(0.009, 0, 0.000_1), Factor::SourceApplication);
+    assert_eq!(name(0.2, 0, 0.001), Factor::LinkRate, "a stall of a thousandth holds back no fifth");
+    // Where all was built, how long it took is still moved by what moves any other figure.
+    assert_eq!(name(0.0, 0, 0.005), Factor::SourceApplication);
+    assert_eq!(name(0.0, 0, 0.2), Factor::EmulatorLimited);
 }
 
 // Spec: evidence.md#fitness-2
@@ -381,7 +483,7 @@ fn no_resource_is_named_from_times_in_which_nothing_arrived() {
         assert!(factor.evidence[0].contains("no byte arrived in the steady state"), "{factor:?}");
         assert!(factor.evidence.iter().all(|line| !line.contains("sysctl")), "{factor:?}");
     }
-    let late = EmulatorFacts { lateness_seconds: Some(0.1), lateness_seconds_least: Some(0.1), ..calm() };
+    let late = EmulatorFacts { behind_ratio: 0.2, behind_seconds_max: 0.1, ..calm() };
     let still = TransportFacts { goodput_bits_per_second: 0.0, ..busy_flow() };
     assert_eq!(named(still, link(0.0), late), Factor::EmulatorLimited);
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use weir_core::Instant;
 use weir_core::scenario::plan::ramp_length;
 use weir_seams::workload::{Control, Outcome, WorkloadError};
-use weir_sys::clock;
+use weir_sys::clock::{self, WaitWatch};
 use weir_sys::epoll::Epoll;
 use weir_sys::poll::{self, Interest};
 use weir_sys::socket;
@@ -291,12 +291,13 @@ fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Ha
     clock::set_timer_slack_least();
     // Everything that can be done before the start is, so that the first byte leaves at it.
     let start = Instant::from_ns(shared.schedule.start_ns);
-    let before;
+    let (before, watch);
     if matches!(halves.as_slice(), [one] if !one.timed()) {
         prepare_one(shared, &halves[0])?;
         if !wait_for_start(shared.control, start) {
             return Ok((halves, cpu));
         }
+        watch = WaitWatch::begin();
         before = clock::thread_cpu_time();
         run_one(shared, &mut halves[0], &mut block, &mut cpu)?;
     } else {
@@ -304,10 +305,12 @@ fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Ha
         if !wait_for_start(shared.control, start) {
             return Ok((halves, cpu));
         }
+        watch = WaitWatch::begin();
         before = clock::thread_cpu_time();
         many.run(&mut block, &mut cpu)?;
     }
     cpu.end(&shared.schedule, before, now_ns());
+    shared.control.waited(watch.end());
     Ok((halves, cpu))
 }
 
