@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::lab::{self, NamedLab};
-use crate::support::{beside, finish_within, need_lab, ran, run, start, turn, weir};
+use crate::support::{alone, beside, finish_within, need_lab, ran, run, start, turn, weir};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -407,7 +407,7 @@ fn latency_over_udp_and_in_an_open_loop_says_what_was_lost_and_how_late_the_gene
 
 #[test]
 fn a_thousand_streams_from_the_command_line_are_one_measurement() {
-    let _turn = turn();
+    let _turn = alone();
     let server = Server::begin(&[]);
     let more = ["--streams", "1000", "--duration", "3s", "--warm-up", "1s", "--block", "32KiB", "--json"];
     let summary = measured(&[&["net", "stream", &server.at][..], &more[..]].concat());

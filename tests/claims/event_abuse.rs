@@ -1,7 +1,7 @@
 //! Peers that break the protocol's rules, beside a run of peers that keep them: nobody hangs, grows or loses an event.
 
 use crate::support::event_run::{Run, of};
-use crate::support::{eventually, turn};
+use crate::support::{beside, eventually};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::io::{Read, Write};
@@ -115,7 +115,7 @@ fn lie_to_scheduler(address: SocketAddr, random: &mut Xoshiro256PlusPlus) {
 // Spec: event-building.md#credits-3
 #[test]
 fn peers_that_lie_flood_and_send_noise_cost_no_event_and_no_memory() {
-    let _turn = turn();
+    let _turn = beside();
     let mut run = Run::new(&["--rate", "200Hz", "--events", "1000", "--sources", "2", "--builders", "2"]);
     run.scheduler();
     let builders = ["b0", "b1"].map(|name| run.builder_at_a_known_place(name));

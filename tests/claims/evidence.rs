@@ -1,7 +1,7 @@
 //! Whole runs in the lab: a knob causes a limiting factor, and without the knob the factor is another.
 
 use crate::support::{
-    children_of, eventually, finish_within, need_lab, ran, run_scenario, run_settled, scenario, settled,
+    alone, children_of, eventually, finish_within, need_lab, ran, run_scenario, run_settled, scenario,
     settled_unless, start, stream_step, turn, weir,
 };
 use serde_json::Value;
@@ -163,7 +163,7 @@ fn of_starved(host: usize) -> (String, Value) {
 #[test]
 fn a_sender_whose_core_another_program_has_is_the_machines_limit_and_judges_nothing() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     let (name, summary) = settled_unless(&["generator-limited"], || of_starved(0), |(_, summary)| summary);
     assert_eq!(name, "emulator-limited", "{summary:#}");
     assert!(evidence(&summary).contains("waited for a core"), "{summary:#}");
@@ -174,7 +174,7 @@ fn a_sender_whose_core_another_program_has_is_the_machines_limit_and_judges_noth
 #[test]
 fn a_receiver_whose_core_another_program_has_is_the_machines_limit_and_judges_nothing() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     let (name, summary) = settled_unless(&["generator-limited"], || of_starved(1), |(_, summary)| summary);
     assert_eq!(name, "emulator-limited", "{summary:#}");
     assert!(evidence(&summary).contains("waited for a core"), "{summary:#}");

@@ -1,7 +1,7 @@
 //! Stock iperf3 at one end, `weir net` at the other.
 
 use crate::support;
-use crate::support::{Ran, beside, finish_within, ran, run, start, turn, weir};
+use crate::support::{Ran, alone, beside, finish_within, ran, run, start, turn, weir};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -89,7 +89,7 @@ fn agree(document: &Value, sent: &str, received: &str) {
 // Spec: net-protocol.md#iperf3-6
 #[test]
 fn a_stock_client_measures_tcp_in_every_way_it_has() {
-    let _turn = turn();
+    let _turn = alone();
     let server = Server::weir("127.0.0.1");
     let host = "127.0.0.1";
     let up = stock(&server, host, &["-t", "1", "-P", "4"]);
@@ -185,7 +185,7 @@ fn measured(server: &Server, workload: &str, more: &[&str]) -> Value {
 // Spec: net-protocol.md#iperf3-8
 #[test]
 fn our_client_measures_tcp_against_a_stock_server_in_both_directions() {
-    let _turn = turn();
+    let _turn = alone();
     let server = Server::stock();
     for (direction, flows) in [("up", 3), ("down", 3), ("both", 6)] {
         let arguments = ["--duration", "2s", "--streams", "3", "--direction", direction];

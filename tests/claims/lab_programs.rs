@@ -2,7 +2,8 @@
 
 use crate::support;
 use crate::support::lab::NamedLab;
-use crate::support::{beside, eventually, finish_within, namespaces, need_lab, run, start, turn, weir};
+use crate::support::{alone, beside, eventually, finish_within, namespaces_go, need_lab, run, start, weir};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ fn ping_finds_the_configured_round_trip_over_two_links() {
 #[test]
 fn iperf3_finds_the_ceiling_of_the_narrowest_link() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     let lab = NamedLab::up("t-iperf", CHAIN);
     let server = start(weir().args(["lab", "exec", "t-iperf", "fnal-0", "--", "iperf3", "-s", "-1"]));
     std::thread::sleep(Duration::from_millis(500));
@@ -74,7 +75,7 @@ fn iperf3_finds_the_ceiling_of_the_narrowest_link() {
 #[test]
 fn ping_loses_what_the_link_loses_within_its_binomial_interval() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lossy = CHAIN.replace("delay = \"4ms\"", "delay = \"1ms\"\nforward = { loss = \"5%\" }");
     let lab = NamedLab::up("t-loss", &lossy);
     // Echoes from fnal lose on the way out only; 2,000 packets, sd = √(2000·0.05·0.95) ≈ 9.7.
@@ -128,8 +129,8 @@ os.execlp('sleep', 'sleep', '4321.5')
 fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
     need_lab();
     let _turn = beside();
-    let before = namespaces();
     let lab = NamedLab::up("t-exec", CHAIN);
+    let namespace = lab.exec("cern-0", &["readlink", "/proc/self/ns/net"]).stdout;
     assert_eq!(lab.exec("cern-0", &["sh", "-c", "exit 7"]).status, 7);
     assert_eq!(lab.exec("cern-0", &["no-such-program"]).status, 127);
     // Spec: commands.md#signals-1
@@ -150,7 +151,7 @@ fn exec_gives_the_commands_own_status_and_down_ends_what_it_left_running() {
     for left in ["sleep 1234.5", "sleep 4321.5"] {
         assert!(support::processes_with(left).is_empty(), "{left}: a detached program outlived its lab");
     }
-    eventually("its namespaces go", Duration::from_secs(5), || namespaces().is_subset(&before));
+    namespaces_go(&BTreeSet::from([namespace.trim().into()]));
     assert_eq!(run(&["lab", "down", "--all"]).status, 0, "nothing to take down is done");
 }
 

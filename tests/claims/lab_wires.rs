@@ -1,7 +1,7 @@
 //! `weir lab`: what wires do to packets, as foreign programs and the kernels at both ends see it.
 
 use crate::support::lab::{NamedLab, over};
-use crate::support::{finish_within, need_lab, ran, start, turn, weir};
+use crate::support::{beside, finish_within, need_lab, ran, start, turn, weir};
 use std::time::Duration;
 
 /// The link that is misused here, with these keys.
@@ -25,7 +25,7 @@ fn counter(lab: &NamedLab, host: &str, name: &str) -> u64 {
 #[test]
 fn a_link_that_reorders_lets_echoes_overtake_each_other_and_one_that_does_not_keeps_their_order() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let ping = ["ping", "-c", "300", "-i", "0.002", "-W", "1", "right-0"];
     let steady = NamedLab::up("t-steady", &wire("jitter = \"10ms\""));
     let seen = arrivals(&steady.exec("left-0", &ping).stdout);
@@ -43,7 +43,7 @@ fn a_link_that_reorders_lets_echoes_overtake_each_other_and_one_that_does_not_ke
 #[test]
 fn bursty_loss_loses_as_much_as_it_says_and_in_bursts() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let lab =
         NamedLab::up("t-burst", &wire("forward = { burst_loss = { bad = 0.1, length = 8, loss = 1.0 } }"));
     let ping = lab.exec("left-0", &["ping", "-c", "4000", "-i", "0.002", "-W", "1", "right-0"]);

@@ -1,6 +1,6 @@
 //! Addresses that belong to an interface: both ends in a network namespace of their own, which ends with this test.
 
-use crate::support::{finish_within, need_lab, ran, start, turn, weir};
+use crate::support::{beside, finish_within, need_lab, ran, start, weir};
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ done
 #[test]
 fn a_link_local_address_with_the_name_or_the_index_of_its_interface_serves_every_workload() {
     need_lab();
-    let _turn = turn();
+    let _turn = beside();
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "sh", "-c", SCRIPT]).current_dir(folder.path());

@@ -1,7 +1,7 @@
 //! Labs and loads at the sizes they are made for, end to end.
 
 use crate::support::{
-    need_lab, run, run_file, run_scenario, run_settled, scenario, settled, stream_step, turn,
+    alone, need_lab, run, run_file, run_scenario, run_settled, scenario, settled, stream_step,
 };
 use serde_json::Value;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ fn only_point(summary: &Value) -> &Value {
 #[test]
 fn a_thousand_flows_share_a_long_link_to_its_ceiling_and_none_is_left_out() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     // Windows of all flows together are 16 MB, which the link (2.5 MB) and its queue hold, so that shares are not a matter of
     // which flows lost a packet.
     let link = "rate = \"400Mbit/s\"\nrtt = \"50ms\"\nqueue = { bytes = \"16MB\" }";
@@ -39,7 +39,7 @@ fn a_thousand_flows_share_a_long_link_to_its_ceiling_and_none_is_left_out() {
 #[test]
 fn five_hundred_hosts_take_part_in_one_step_and_each_pair_gets_its_answers() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     let step =
         "[[step]]\nname = \"ask\"\nworkload = \"latency\"\nfrom = \"left-*\"\nto = \"right-*\"\ncount = 20\n";
     let text = scenario("rate = \"200Mbit/s\"\nrtt = \"20ms\"", step).replace("hosts = 1", "hosts = 250");
@@ -55,7 +55,7 @@ fn five_hundred_hosts_take_part_in_one_step_and_each_pair_gets_its_answers() {
 #[test]
 fn a_hundred_thousand_faults_are_checked_driven_and_told() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     const FAULTS: usize = 100_000;
     let link = "rate = \"200Mbit/s\"\nrtt = \"4ms\"";
     let mut text = scenario(link, &stream_step("").replace("2500ms", "4s"));

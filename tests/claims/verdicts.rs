@@ -1,7 +1,9 @@
 //! Whole runs in the lab: each cause gives its verdict or limiting factor, and without the cause it flips.
 
 use crate::support;
-use crate::support::{need_lab, run_file, run_scenario, run_settled, scenario, settled, stream_step, turn};
+use crate::support::{
+    alone, need_lab, run_file, run_scenario, run_settled, scenario, settled, stream_step, turn,
+};
 use serde_json::Value;
 use std::path::Path;
 
@@ -126,7 +128,7 @@ fn a_small_window_is_named_and_bounds_the_rate_by_the_round_trip() {
 #[test]
 fn a_fabric_that_is_the_bottleneck_makes_the_run_inconclusive() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     // So small a loss hits nothing here, but it asks for single segments, which cost the fabric most and the hosts least.
     let link = "rate = \"400Gbit/s\"\nrtt = \"100us\"\nforward = { loss = \"0.0000001%\" }";
     let rest = stream_step("streams = 4\ntcp = { congestion = \"cubic\" }")

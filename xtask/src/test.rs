@@ -12,11 +12,14 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Test programs that bring up labs and measure in them: package and target.
-const MEASURES: &[(&str, &str)] = &[("weir", "claims"), ("weir-lab", "lab")];
-/// Tests of such a program that are under way together. Those that load the machine take turns within the program
-/// (`support::turn`) and wait for each other without using a core; the others merely wait for what they started.
-const UNDER_WAY: &str = "2";
+/// Test programs that bring up labs and measure in them: package and target, and how many of their tests are threads at the same
+/// time. Those of `claims` wait for each other by what they need of the machine (`tests/claims/support/lanes.rs`), so that most of
+/// these threads stand still.
+const MEASURES: &[(&str, &str, &str)] = &[("weir", "claims", "200"), ("weir-lab", "lab", "2")];
+/// Where tests that waited for their turn add how long they took since it came.
+const TIMES: &str = "WEIR_TEST_TIMES";
+/// What the test harness says of those that wait.
+const STILL_RUNS: &str = "has been running for over 60 seconds";
 /// Programs that run side by side: one for each of the cores that the project reckons with.
 const SIDE_BY_SIDE: usize = 2;
 const SLOWEST: usize = 10;
@@ -32,8 +35,11 @@ struct Program {
 }
 
 impl Program {
-    fn measures(&self) -> bool {
-        MEASURES.iter().any(|(package, target)| *package == self.package && *target == self.target)
+    /// How many tests of a program that measures are threads.
+    fn measures(&self) -> Option<&'static str> {
+        let mut all = MEASURES.iter();
+        let own = all.find(|(package, target, _)| *package == self.package && *target == self.target);
+        own.map(|(.., threads)| *threads)
     }
 }
 
@@ -50,7 +56,8 @@ pub fn run(workspace: &Path, filters: &[String]) -> Result<bool, String> {
     let programs = build(workspace)?;
     let before = kept_by_labs();
     let begun = Instant::now();
-    let (measure, compute): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::measures);
+    let (measure, compute): (Vec<Program>, Vec<Program>) =
+        programs.into_iter().partition(|program| program.measures().is_some());
     let tally = Mutex::new(Tally::default());
     let queue = Mutex::new(VecDeque::from(compute));
     std::thread::scope(|scope| {
@@ -126,18 +133,23 @@ fn program_of(line: &str) -> Option<Program> {
 fn carry_out(program: &Program, filters: &[String], tally: &Mutex<Tally>) {
     let mut command = Command::new(&program.executable);
     command.args(filters).args(["-Z", "unstable-options", "--report-time"]);
-    if program.measures() {
-        command.args(["--test-threads", UNDER_WAY]);
+    if let Some(threads) = program.measures() {
+        command.args(["--test-threads", threads]);
+    }
+    let times = tempfile::NamedTempFile::new();
+    if let Ok(times) = &times {
+        command.env(TIMES, times.path());
     }
     // The test harness of the pinned toolchain tells times only to those who say that they know it may change.
     command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &program.directory).env("CARGO", cargo());
     let name = format!("{} {}", program.package, program.target);
-    let output = output_of(command.current_dir(&program.directory), program.measures(), &name);
+    let output = output_of(command.current_dir(&program.directory), program.measures().is_some(), &name);
     let mut tally = tally.lock().expect("no test thread panics");
     match output {
         Ok((status, text)) => {
             tally.counts.add(&text);
-            tally.slowest.add(&program.package, &text);
+            let own = times.and_then(|times| std::fs::read_to_string(times.path())).unwrap_or_default();
+            tally.slowest.add(&program.package, &text, &own);
             if !status.success() {
                 tally.failed.push(format!("{name}: {status}"));
             }
@@ -152,7 +164,11 @@ fn output_of(command: &mut Command, as_it_comes: bool, name: &str) -> io::Result
     let mut text = format!("\n== {name}\n");
     let mut shown = 0;
     for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
-        text += &line?;
+        let line = line?;
+        if line.ends_with(STILL_RUNS) {
+            continue;
+        }
+        text += &line;
         text.push('\n');
         if as_it_comes {
             print!("{}", &text[shown..]);

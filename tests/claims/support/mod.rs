@@ -4,30 +4,20 @@ pub mod chromium;
 pub mod event_run;
 pub mod far;
 pub mod lab;
+mod lanes;
 /// The real server that the adapter's own tests start.
 #[path = "../../../adapters/zookeeper/tests/claims/support/server.rs"]
 pub mod zookeeper;
 
+pub use lanes::{alone, beside, turn};
+
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-static MEASURES: Mutex<()> = Mutex::new(());
-static WAITS: Mutex<()> = Mutex::new(());
-
-/// For a test that measures, or loads the machine: two at once would measure each other.
-pub fn turn() -> MutexGuard<'static, ()> {
-    MEASURES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// For a test that starts programs and mostly waits for them: one at a time, beside one that measures. What it judges must
-/// hold however little of the machine is left for it.
-pub fn beside() -> MutexGuard<'static, ()> {
-    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 pub fn weir() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -35,9 +25,17 @@ pub fn weir() -> Command {
     command
 }
 
-/// Where the tests' labs are: no test sees, or takes down, a lab of whoever runs it.
+/// Where the calling test's labs are: it sees, and takes down, no lab of whoever runs it or of another test.
 pub fn state_folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("state")
+    let mut name = std::hash::DefaultHasher::new();
+    std::thread::current().name().hash(&mut name);
+    // Short, since a socket's address holds 108 bytes.
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("state/{:08x}", name.finish() as u32))
+}
+
+/// How many seeds a claim about random moments tries: `few`, or what the environment asks for (`scripts/scenarios`).
+pub fn seeds(few: u64) -> u64 {
+    std::env::var("WEIR_TEST_SEEDS").map_or(few, |text| text.parse().expect("WEIR_TEST_SEEDS is a number"))
 }
 
 pub fn repository() -> PathBuf {
@@ -252,15 +250,30 @@ pub fn children_of(parent: u32) -> Vec<(u32, String)> {
     found
 }
 
-/// Network namespaces in use by any process.
-pub fn namespaces() -> std::collections::BTreeSet<String> {
-    let mut all = std::collections::BTreeSet::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        if let Ok(link) = fs::read_link(entry.path().join("ns/net")) {
-            all.insert(link.display().to_string());
-        }
+/// Network namespaces of a process and of all that descend from it, apart from the test's own.
+pub fn namespaces_of(process: u32) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![process];
+    while let Some(id) = left.pop() {
+        found.extend(fs::read_link(format!("/proc/{id}/ns/net")));
+        left.extend(children_of(id).into_iter().map(|(child, _)| child));
     }
-    all
+    found.retain(|namespace| *namespace != own_namespace());
+    found
+}
+
+fn own_namespace() -> PathBuf {
+    fs::read_link("/proc/self/ns/net").unwrap()
+}
+
+/// Fails where a process still lives in one of these.
+#[track_caller]
+pub fn namespaces_go(namespaces: &BTreeSet<PathBuf>) {
+    eventually("its namespaces go", Duration::from_secs(5), || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        !all.filter_map(|entry| fs::read_link(entry.path().join("ns/net")).ok())
+            .any(|namespace| namespaces.contains(&namespace))
+    });
 }
 
 /// Waits until `condition` holds; fails after `limit` with `what`.

@@ -1,5 +1,7 @@
 //! What a test program says of its tests: `test NAME ... ok <1.234s>` for each, and a sum at the end.
 
+use std::collections::HashMap;
+
 /// Over all programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -26,10 +28,16 @@ fn number_before(line: &str, word: &str) -> Option<u64> {
 pub struct Slowest(Vec<(f64, String)>);
 
 impl Slowest {
-    /// Adds the tests of a program of `package`.
-    pub fn add(&mut self, package: &str, output: &str) {
+    /// Adds the tests of a program of `package`. Those that waited for their turn say in `own` how long they took since it came:
+    /// lines of seconds, a tab, and a name.
+    pub fn add(&mut self, package: &str, output: &str, own: &str) {
+        let own: HashMap<&str, f64> = own.lines().filter_map(of_own).collect();
         let tests = output.lines().filter_map(of_line);
-        self.0.extend(tests.map(|(seconds, name)| (seconds, format!("{package} {name}"))));
+        self.0.extend(
+            tests.map(|(seconds, name)| {
+                (own.get(name).copied().unwrap_or(seconds), format!("{package} {name}"))
+            }),
+        );
     }
 
     pub fn most(mut self, count: usize) -> impl Iterator<Item = (f64, String)> {
@@ -42,6 +50,11 @@ fn of_line(line: &str) -> Option<(f64, &str)> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let seconds = rest.rsplit_once('<')?.1.strip_suffix("s>")?.parse().ok()?;
     Some((seconds, name))
+}
+
+fn of_own(line: &str) -> Option<(&str, f64)> {
+    let (seconds, name) = line.split_once('\t')?;
+    Some((name, seconds.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -63,11 +76,11 @@ test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out;
     }
 
     #[test]
-    fn the_slowest_tests_come_first_and_those_without_a_time_not_at_all() {
+    fn the_slowest_tests_come_first_without_what_they_waited_for_and_those_without_a_time_not_at_all() {
         let mut slowest = Slowest::default();
-        slowest.add("weir", OUTPUT);
+        slowest.add("weir", OUTPUT, "0.500\twatch::a_series\nno line\n");
         let names: Vec<(f64, String)> = slowest.most(10).collect();
-        let expected = [(12.0, "weir scale::many - should panic"), (1.25, "weir watch::a_series")];
+        let expected = [(12.0, "weir scale::many - should panic"), (0.5, "weir watch::a_series")];
         assert_eq!(names, expected.map(|(seconds, name)| (seconds, name.to_owned())));
     }
 }

@@ -1,0 +1,90 @@
+//! Which tests run at the same time: all of them are threads of one program, and each waits until there is room for its kind.
+
+use std::io::Write;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+static MACHINE: RwLock<()> = RwLock::new(());
+static MEASURES: Mutex<()> = Mutex::new(());
+/// How many more may wait for what they started.
+static ROOM: Mutex<usize> = Mutex::new(2);
+static ROOM_AGAIN: Condvar = Condvar::new();
+/// Each test adds a line here: how long it took since its turn came, in seconds, and its name.
+const TIMES: &str = "WEIR_TEST_TIMES";
+
+/// A test's time; it ends with it.
+#[must_use]
+pub struct Turn {
+    began: Instant,
+    _machine: Share,
+    _lane: Lane,
+}
+
+#[expect(dead_code, reason = "held, not read")]
+enum Share {
+    Some(RwLockReadGuard<'static, ()>),
+    All(RwLockWriteGuard<'static, ()>),
+}
+
+#[expect(dead_code, reason = "held, not read")]
+enum Lane {
+    Measures(MutexGuard<'static, ()>),
+    Waits(Place),
+}
+
+/// A place among those that wait.
+struct Place;
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *ROOM.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        ROOM_AGAIN.notify_one();
+    }
+}
+
+fn some() -> Share {
+    Share::Some(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn measures() -> Lane {
+    Lane::Measures(MEASURES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn begin(lane: Lane, machine: Share) -> Turn {
+    Turn { began: Instant::now(), _machine: machine, _lane: lane }
+}
+
+/// For a test that measures: two at once would measure each other.
+pub fn turn() -> Turn {
+    begin(measures(), some())
+}
+
+/// For a test that needs all of the machine.
+pub fn alone() -> Turn {
+    let lane = measures();
+    begin(lane, Share::All(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// For a test that starts programs and mostly waits for them: beside one that measures and few like it. What it judges must hold
+/// however little of the machine is left for it.
+pub fn beside() -> Turn {
+    let room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut room = ROOM_AGAIN.wait_while(room, |room| *room == 0).unwrap_or_else(PoisonError::into_inner);
+    *room -= 1;
+    drop(room);
+    begin(Lane::Waits(Place), some())
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (Some(file), Some(name)) =
+            (std::env::var_os(TIMES), std::thread::current().name().map(str::to_owned))
+        else {
+            return;
+        };
+        let line = format!("{:.3}\t{name}\n", self.began.elapsed().as_secs_f64());
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
+        // A time that is not told fails nothing.
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
