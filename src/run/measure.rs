@@ -44,6 +44,13 @@ pub struct Measured<'a> {
     pub core_count: usize,
 }
 
+/// Time that something was without a core, or behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    ratio: f64,
+    longest_seconds: f64,
+}
+
 fn growth(series: &Series, window: Window) -> Option<(f64, f64)> {
     series.growth(window.start_ns, window.end_ns)
 }
@@ -80,8 +87,15 @@ impl Measured<'_> {
         if let Some(looking) = self.fabric_looking() {
             row("trial", "fabric.looking_ratio", looking);
         }
+        if let Some(fabric) = self.fabric_behind() {
+            row("trial", "fabric.behind_ratio", fabric.ratio);
+            row("trial", "hosts.waited_ratio", self.ends_waited().unwrap_or_default().ratio);
+        }
         if let Some(idle) = self.machine_idle() {
             row("trial", "machine.busy_ratio", 1.0 - idle);
+        }
+        if let Some(foreign) = self.foreign_busy() {
+            row("trial", "machine.foreign_ratio", foreign);
         }
         if let Some(stolen) = self.machine_stolen() {
             row("trial", "machine.stolen_ratio", stolen);
@@ -105,29 +119,13 @@ impl Measured<'_> {
     pub fn facts(&self, derived: &Derived, in_lab: bool) -> Facts {
         let links = self.topology.directed_links();
         let mut on_path: Vec<usize> = Vec::new();
-        let mut one_way_seconds = f64::INFINITY;
-        for (from, to) in self.pairs {
-            for (from, to) in [(*from, *to), (*to, *from)] {
-                let path = self.topology.path(from, to).unwrap_or_default();
-                let delay: u64 = path.iter().map(|index| links[*index].delay_ns).sum();
-                one_way_seconds = one_way_seconds.min(delay as f64 / 1e9);
-                on_path.extend(path);
-            }
+        for path in self.paths() {
+            on_path.extend(path);
         }
         on_path.sort_unstable();
         on_path.dedup();
-        let one_way_seconds = if one_way_seconds.is_finite() { one_way_seconds } else { 0.0 };
-        let allowed_ns = (lateness_allowed_seconds(one_way_seconds) * 1e9) as u64;
-        let seconds = (self.whole.end_ns - self.whole.start_ns).max(1) as f64 / 1e9;
-        let shares = |behind: &Behind| {
-            (behind.beyond_ns(allowed_ns) as f64 / 1e9 / seconds, behind.longest_ns() as f64 / 1e9)
-        };
-        let behind = self.lateness.as_ref().map(|(before, after)| {
-            let time = |page: &Vec<u64>| page.get(LATENESS_BUCKETS..).unwrap_or_default().to_vec();
-            shares(&Behind::between(&time(before), &time(after)))
-        });
-        let ends = self.outcomes.iter().map(|outcome| shares(&outcome.waits));
-        let ends = ends.max_by(|one, other| one.0.total_cmp(&other.0));
+        let fabric = self.fabric_behind().unwrap_or_default();
+        let ends = self.ends_waited().unwrap_or_default();
         Facts {
             transport: derived.transport,
             ceiling_bits_per_second: self.ceiling_bits_per_second,
@@ -136,12 +134,12 @@ impl Measured<'_> {
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),
             emulator: in_lab.then(|| EmulatorFacts {
-                behind_ratio: behind.map_or(0.0, |(ratio, _)| ratio),
-                behind_seconds_max: behind.map_or(0.0, |(_, longest)| longest),
-                end_wait_ratio: ends.map_or(0.0, |(ratio, _)| ratio),
-                end_wait_seconds_max: ends.map_or(0.0, |(_, longest)| longest),
+                behind_ratio: fabric.ratio,
+                behind_seconds_max: fabric.longest_seconds,
+                end_wait_ratio: ends.ratio,
+                end_wait_seconds_max: ends.longest_seconds,
                 core_count: self.core_count.max(1) as f64,
-                one_way_seconds,
+                one_way_seconds: self.one_way_seconds(),
                 fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
                 fabric_looking_ratio: self.fabric_looking().unwrap_or(0.0),
                 fabric_wait_ratio: self.fabric_waited().unwrap_or(0.0),
@@ -155,6 +153,41 @@ impl Measured<'_> {
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
         }
+    }
+
+    /// The links of every path of the step, there and back.
+    fn paths(&self) -> impl Iterator<Item = Vec<usize>> {
+        let both = self.pairs.iter().flat_map(|(from, to)| [(*from, *to), (*to, *from)]);
+        both.map(|(from, to)| self.topology.path(from, to).unwrap_or_default())
+    }
+
+    /// Delay of the shortest path.
+    fn one_way_seconds(&self) -> f64 {
+        let links = self.topology.directed_links();
+        let delays = self.paths().map(|path| path.iter().map(|index| links[*index].delay_ns).sum::<u64>());
+        delays.min().unwrap_or(0) as f64 / 1e9
+    }
+
+    /// The time beyond what the step's shortest path allows, against the length of the step.
+    fn beyond_allowed(&self, behind: &Behind) -> Taken {
+        let allowed_ns = (lateness_allowed_seconds(self.one_way_seconds()) * 1e9) as u64;
+        let whole_ns = (self.whole.end_ns - self.whole.start_ns).max(1) as f64;
+        Taken {
+            ratio: behind.beyond_ns(allowed_ns) as f64 / whole_ns,
+            longest_seconds: behind.longest_ns() as f64 / 1e9,
+        }
+    }
+
+    fn fabric_behind(&self) -> Option<Taken> {
+        let (before, after) = self.lateness.as_ref()?;
+        let time = |page: &Vec<u64>| page.get(LATENESS_BUCKETS..).unwrap_or_default().to_vec();
+        Some(self.beyond_allowed(&Behind::between(&time(before), &time(after))))
+    }
+
+    /// Of the thread on a host that waited longest for a core.
+    fn ends_waited(&self) -> Option<Taken> {
+        let all = self.outcomes.iter().map(|outcome| self.beyond_allowed(&outcome.waits));
+        all.max_by(|one, other| one.ratio.total_cmp(&other.ratio))
     }
 
     /// Over all hosts of the step.

@@ -57,6 +57,29 @@ pub static METRICS: &[Metric] = &[
                      what of `fabric.busy_ratio` it could have spared",
     },
     Metric {
+        name: "fabric.behind_ratio",
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "time in which the oldest thing that the fabric should have done was older than the larger of 500 us and 5 % of the \
+                     step's shortest one-way delay, against the step's length",
+    },
+    Metric {
+        name: "hosts.waited_ratio",
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "of the thread on a host that waited longest for a core: the time in its waits beyond that allowance of each, \
+                     against the step's length",
+    },
+    Metric {
+        name: "machine.foreign_ratio",
+        unit: "1",
+        better: Better::Lower,
+        scope: Scope::Trial,
+        definition: "share of all cores' time in the steady state that programs outside the run had, interrupts apart",
+    },
+    Metric {
         name: "machine.busy_ratio",
         unit: "1",
         better: Better::Neither,
