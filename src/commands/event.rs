@@ -272,7 +272,20 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         events: args.events.filter(|_| args.search_to.is_none()),
         members: args.members.watches()?,
     };
-    let report = role.run(&Signals::default(), |_, _| {})?;
+    let mut told = 0;
+    let report = role.run(&Signals::default(), |core, _| {
+        // Who waits for days hears it when it happens; the ledger has how it went.
+        let before = told;
+        for failure in core.failures().filter(|failure| failure.number > before) {
+            told = failure.number;
+            let (what, name) = (if failure.is_builder { "builder" } else { "source" }, &failure.name);
+            tell(format_args!(
+                "weir: {what} {name} is gone: told after {:.0} ms, {} events in flight",
+                failure.detect_ns as f64 / 1e6,
+                failure.events_affected
+            ));
+        }
+    })?;
     let mut document = serde_json::to_value(summary(args, &report))?;
     if let Json::Object(document) = &mut document {
         document.insert("ledger".to_owned(), json!(report.totals));
