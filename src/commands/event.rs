@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_core::param::parse_default;
 use weir_core::record::{PointSummary, SUMMARY_SCHEMA, Summary, Verdict};
+use weir_core::units::human;
 use weir_core::{Instant, Param, Value, Values};
 use weir_event::plan::{EventPlan, PARAMS};
 use weir_event::roles::{BuilderRole, SchedulerReport, SchedulerRole, SourceRole};
@@ -271,7 +272,20 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         events: args.events.filter(|_| args.search_to.is_none()),
         members: args.members.watches()?,
     };
-    let report = role.run(&Signals::default(), |_, _| {})?;
+    let mut told = 0;
+    let report = role.run(&Signals::default(), |core, _| {
+        // Who waits for days hears it when it happens; the ledger has how it went.
+        let before = told;
+        for failure in core.failures().filter(|failure| failure.number > before) {
+            told = failure.number;
+            let (what, name) = (if failure.is_builder { "builder" } else { "source" }, &failure.name);
+            tell(format_args!(
+                "weir: {what} {name} is gone: told after {:.0} ms, {} events in flight",
+                failure.detect_ns as f64 / 1e6,
+                failure.events_affected
+            ));
+        }
+    })?;
     let mut document = serde_json::to_value(summary(args, &report))?;
     if let Json::Object(document) = &mut document {
         document.insert("ledger".to_owned(), json!(report.totals));
@@ -370,7 +384,15 @@ fn source(args: &SourceArgs) -> anyhow::Result<i32> {
     let membership = args.members.open(MembersOf::Sources)?;
     let role = SourceRole { name: args.name.clone(), host: host_name(), scheduler, key, plan, membership };
     let report = role.run(&Signals::default())?;
-    end("source", &args.name, &report.why, args.json, json!(report))
+    let did = format!(
+        "{} fragments made, {} sent ({}), {} of them again, {} lost",
+        report.made,
+        report.sent,
+        human(report.sent_bytes as f64, "B"),
+        report.again,
+        report.lost
+    );
+    end("source", &args.name, &report.why, &did, args.json, json!(report))
 }
 
 fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
@@ -404,15 +426,26 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
         membership: args.members.open(MembersOf::Builders)?,
     };
     let report = role.run(&Signals::default())?;
-    end("builder", &args.name, &report.why, args.json, json!({"why": report.why, "figures": report.figures}))
+    let (why, figures) = (report.why.clone(), &report.figures);
+    let did = format!(
+        "{} events complete, {} partial, {} dropped; {} fragments received ({})",
+        figures.complete,
+        figures.partial,
+        figures.dropped,
+        figures.received,
+        human(figures.received_bytes as f64, "B")
+    );
+    let report = json!({"why": report.why, "figures": report.figures});
+    end("builder", &args.name, &why, &did, args.json, report)
 }
 
-/// Says what a role did; its exit status.
-fn end(role: &str, name: &str, why: &str, json: bool, report: Json) -> anyhow::Result<i32> {
+/// Says why a role ended and what it did; its exit status.
+fn end(role: &str, name: &str, why: &str, did: &str, json: bool, report: Json) -> anyhow::Result<i32> {
     if json {
         say(json!({"role": role, "name": name, "report": report}))?;
     } else {
         tell(format_args!("weir: {role} {name}: {why}"));
+        say(did)?;
     }
     Ok(0)
 }

@@ -12,6 +12,7 @@ mod evidence;
 mod faults;
 mod guide;
 mod hosts;
+mod interrupted;
 mod iperf3;
 mod lab_capture;
 mod lab_paths;

@@ -132,7 +132,7 @@ impl Door {
         self.accept_until(|| {
             // Nothing is said on the flow meanwhile; if it can be read, it has ended.
             let ended = poll::wait(flow.as_fd(), Interest::Readable, Duration::ZERO)?;
-            Ok(ended || control.aborted() || guard.silenced())
+            Ok(ended || control.is_cut() || guard.silenced())
         })
     }
 

@@ -28,7 +28,10 @@ pub fn say(association: &Association, number: u64, control: &Control) -> io::Res
         // If it cannot be said now, perhaps the next time.
         let _ = association.send_bare(Kind::End, number);
         let until = clock::monotonic() + pause;
-        while !control.aborted() {
+        loop {
+            if control.is_cut() {
+                return Ok(());
+            }
             let left = until.since(clock::monotonic());
             if left.is_zero() {
                 break;

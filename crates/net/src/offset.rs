@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use weir_sys::clock;
 
 /// Exchanges made; the first ones wake both ends up.
@@ -42,28 +42,45 @@ fn identity() -> [u8; IDENTITY_BYTES] {
     bytes
 }
 
+/// Whose clock it is and two times of it: when it was asked, and now.
+fn reply(received_ns: u64, mine: &[u8; IDENTITY_BYTES]) -> [u8; REPLY_BYTES] {
+    let mut reply = [0; REPLY_BYTES];
+    reply[..8].copy_from_slice(&received_ns.to_le_bytes());
+    reply[16..].copy_from_slice(mine);
+    reply[8..16].copy_from_slice(&clock::monotonic().as_ns().to_le_bytes());
+    reply
+}
+
+/// The offset that a reply gives which came just now.
+fn read_reply(mut stream: &TcpStream, sent_ns: u64, mine: &[u8; IDENTITY_BYTES]) -> io::Result<Offset> {
+    let mut reply = [0; REPLY_BYTES];
+    stream.read_exact(&mut reply)?;
+    let heard_ns = clock::monotonic().as_ns();
+    if reply[16..] == *mine && mine[0] != 0 {
+        return Ok(Offset::default());
+    }
+    let at = |from: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&reply[from..from + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    Ok(Offset::of(sent_ns, at(0), at(8), heard_ns))
+}
+
 /// Asks the other end, which must `answer`. `moved` is called with each exchange.
 pub fn ask(mut stream: &TcpStream, mut moved: impl FnMut()) -> io::Result<Offset> {
     let mine = identity();
     let mut best: Option<Offset> = None;
-    let mut reply = [0; REPLY_BYTES];
     for number in 0..EXCHANGES {
         let sent_ns = clock::monotonic().as_ns();
         stream.write_all(&number.to_le_bytes())?;
-        stream.read_exact(&mut reply)?;
-        let heard_ns = clock::monotonic().as_ns();
+        let offset = read_reply(stream, sent_ns, &mine)?;
         moved();
-        if reply[16..] == mine && mine[0] != 0 {
-            return Ok(Offset::default());
-        }
-        let at = |from: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&reply[from..from + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let offset = Offset::of(sent_ns, at(0), at(8), heard_ns);
         if best.is_none_or(|best| offset.uncertainty_ns < best.uncertainty_ns) {
             best = Some(offset);
+        }
+        if offset == Offset::default() {
+            break;
         }
     }
     best.ok_or_else(|| io::Error::from(ErrorKind::InvalidData))
@@ -73,20 +90,39 @@ pub fn ask(mut stream: &TcpStream, mut moved: impl FnMut()) -> io::Result<Offset
 pub fn answer(mut stream: &TcpStream, mut moved: impl FnMut()) -> io::Result<()> {
     let mine = identity();
     let mut request = [0; REQUEST_BYTES];
+    let mut asked = false;
     loop {
         match stream.read_exact(&mut request) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Ok(()) => asked = true,
+            // An end without a question is one; a peer that is gone does not hear it.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                if !asked {
+                    let _ = stream.write_all(&reply(clock::monotonic().as_ns(), &mine));
+                }
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
-        let received_ns = clock::monotonic().as_ns();
-        let mut reply = [0; REPLY_BYTES];
-        reply[..8].copy_from_slice(&received_ns.to_le_bytes());
-        reply[16..].copy_from_slice(&mine);
-        reply[8..16].copy_from_slice(&clock::monotonic().as_ns().to_le_bytes());
-        stream.write_all(&reply)?;
+        stream.write_all(&reply(clock::monotonic().as_ns(), &mine))?;
         moved();
     }
+}
+
+/// Asks with the end of what is sent, where the other end cannot tell a question from payload: it must `answer_end`. `ended_ns`
+/// is when that was said already, by somebody else.
+pub fn ask_by_end(stream: &TcpStream, ended_ns: Option<u64>) -> io::Result<Offset> {
+    let sent_ns = ended_ns.unwrap_or_else(|| clock::monotonic().as_ns());
+    if ended_ns.is_none() {
+        stream.shutdown(Shutdown::Write)?;
+    }
+    read_reply(stream, sent_ns, &identity())
+}
+
+/// Answers the end of what the other end sends, if that is it; what comes before it is passed over.
+pub fn answer_end(mut stream: &TcpStream) -> io::Result<()> {
+    let mine = identity();
+    while stream.read(&mut [0; 4096])? > 0 {}
+    stream.write_all(&reply(clock::monotonic().as_ns(), &mine))
 }
 
 #[cfg(test)]
@@ -103,6 +139,38 @@ mod tests {
         assert_eq!(ask(&near, || ()).unwrap(), Offset::default());
         drop(near);
         answering.join().unwrap().unwrap();
+    }
+
+    // Spec: net-protocol.md#burst-5
+    #[test]
+    fn the_end_of_what_is_sent_is_a_question_for_the_other_clock_and_is_answered() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let pair = || {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        let (mut near, far) = pair();
+        let answering = std::thread::spawn(move || answer_end(&far));
+        near.write_all(b"half a burst").unwrap();
+        assert_eq!(ask_by_end(&near, None).unwrap(), Offset::default());
+        answering.join().unwrap().unwrap();
+        // Of another clock, two seconds ahead.
+        let (near, mut far) = pair();
+        let answering = std::thread::spawn(move || {
+            assert_eq!(far.read(&mut [0; 1]).unwrap(), 0);
+            let ahead = clock::monotonic().as_ns() + 2_000_000_000;
+            let mut bytes = reply(ahead, &[7; IDENTITY_BYTES]);
+            bytes[8..16].copy_from_slice(&ahead.to_le_bytes());
+            far.write_all(&bytes).unwrap();
+        });
+        let found = ask_by_end(&near, None).unwrap();
+        answering.join().unwrap();
+        let error = (found.offset_ns - 2_000_000_000).unsigned_abs();
+        assert!(found.uncertainty_ns > 0 && error <= found.uncertainty_ns + 1, "{found:?}");
+        // A peer that is gone gives none.
+        let (near, far) = pair();
+        drop(far);
+        assert!(ask_by_end(&near, None).is_err());
     }
 
     proptest! {

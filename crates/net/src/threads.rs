@@ -16,6 +16,8 @@ use weir_sys::poll::{self, Interest};
 
 /// How often the connections and the orders are looked at from outside.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long what is under way may still take after the order to stop, where an end has to ask something afterwards.
+const UNDER_WAY: Duration = Duration::from_millis(250);
 
 /// Copies of connections. `None`: there is none, or no descriptor was left to watch through; then the connection ends with its
 /// peer alone.
@@ -34,6 +36,9 @@ pub struct Guard {
     silent: AtomicBool,
     /// Nothing is said on the flow any more: if it can be read it has ended, and so does what is attended.
     follows: AtomicBool,
+    /// What is sent on its connections ends soon after the order to stop; and when that was, 0 before.
+    ends_sending: AtomicBool,
+    ended_sending_ns: AtomicU64,
 }
 
 impl Guard {
@@ -45,6 +50,8 @@ impl Guard {
             progress: AtomicU64::new(0),
             silent: AtomicBool::new(false),
             follows: AtomicBool::new(false),
+            ends_sending: AtomicBool::new(false),
+            ended_sending_ns: AtomicU64::new(0),
         }
     }
 
@@ -86,10 +93,41 @@ impl Guard {
     }
 
     fn end(&self) {
+        self.shut(Shutdown::Both);
+    }
+
+    fn shut(&self, how: Shutdown) {
         let held = self.held();
         for stream in held.flow.iter().chain(&held.also) {
-            let _ = stream.shutdown(Shutdown::Both);
+            let _ = stream.shutdown(how);
         }
+    }
+
+    /// Ends what is sent on its connections soon after the order to stop, whoever is still busy with it, so that the other end
+    /// hears of it and can still say something.
+    pub fn end_sending_when_stopped(&self) {
+        self.ends_sending.store(true, Ordering::Relaxed);
+    }
+
+    fn end_sending(&self) {
+        if self.ends_sending.swap(false, Ordering::Relaxed) {
+            self.ended_sending_ns.store(clock::monotonic().as_ns(), Ordering::Release);
+            self.shut(Shutdown::Write);
+        }
+    }
+
+    /// When sending was ended from outside, ns; `None` where it was not, and will not be.
+    pub fn ended_sending_ns(&self) -> Option<u64> {
+        if self.ends_sending.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        // Whoever has taken the order says when before it acts on it.
+        let mut ended_ns = 0;
+        while ended_ns == 0 {
+            ended_ns = self.ended_sending_ns.load(Ordering::Acquire);
+            std::hint::spin_loop();
+        }
+        Some(ended_ns)
     }
 
     /// Whether the peer was silent for too long: then the connection looks like one that its peer ended.
@@ -179,8 +217,12 @@ fn spawn_all<C: Send, G: Send, R: Send>(
 /// Looks after the connections until all are done.
 fn watch(guards: &[Guard], control: &Control, finished: &dyn Fn() -> bool) {
     let mut seen = vec![(0, clock::monotonic()); guards.len()];
+    let mut stopped = None;
     while !finished() {
         let now = clock::monotonic();
+        if control.stopping() && now.since(*stopped.get_or_insert(now)) >= UNDER_WAY {
+            guards.iter().for_each(Guard::end_sending);
+        }
         for (guard, (count, since)) in guards.iter().zip(&mut seen) {
             let progress = guard.progress.load(Ordering::Relaxed);
             if progress != *count || now < control.start_at() {
@@ -189,7 +231,7 @@ fn watch(guards: &[Guard], control: &Control, finished: &dyn Fn() -> bool) {
                 guard.silent.store(true, Ordering::Relaxed);
                 guard.end();
             }
-            if control.aborted() || guard.flow_has_ended() {
+            if control.is_cut() || guard.flow_has_ended() {
                 guard.end();
             }
         }

@@ -183,7 +183,7 @@ pub trait Task: Send {
     /// Where peers of later stages reach this task (`ADDRESS:PORT`), if they do.
     fn address(&self) -> Option<String>;
     /// Carries the step out: waits for `control.start_at()`, loads, drains, reports. Returns soon after `control` says stop
-    /// (what is under way is drained and reported) and at once after it says abort.
+    /// (what is under way is drained and reported), and at once after it says cut (what there is is reported) or abort.
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError>;
 }
 
@@ -191,7 +191,7 @@ pub trait Task: Send {
 #[derive(Debug, Default)]
 pub struct Control {
     start_at_ns: AtomicU64,
-    /// 0 run, 1 stop and drain, 2 abort.
+    /// 0 run, 1 stop and drain, 2 report at once, 3 abort.
     order: AtomicU8,
     /// Payload bytes (or operations) received so far, for live progress.
     progress: AtomicU64,
@@ -217,16 +217,24 @@ impl Control {
     pub fn stop(&self) {
         self.order.fetch_max(1, Ordering::Relaxed);
     }
+    /// The other end is gone, or has had its time to drain.
+    pub fn cut(&self) {
+        self.order.fetch_max(2, Ordering::Relaxed);
+    }
     pub fn abort(&self) {
-        self.order.store(2, Ordering::Relaxed);
+        self.order.store(3, Ordering::Relaxed);
     }
     /// The load should end now; drain and report.
     pub fn stopping(&self) -> bool {
         self.order.load(Ordering::Relaxed) >= 1
     }
+    /// Nobody is to be waited for any more; what was measured until now is reported, unless all was aborted.
+    pub fn is_cut(&self) -> bool {
+        self.order.load(Ordering::Relaxed) >= 2
+    }
     /// Give up; nothing will be kept.
     pub fn aborted(&self) -> bool {
-        self.order.load(Ordering::Relaxed) >= 2
+        self.order.load(Ordering::Relaxed) >= 3
     }
     /// A thread of the task begins its part at `now`.
     pub fn begin(&self, now: Instant) {

@@ -21,6 +21,8 @@ pub struct TcpInfo {
     pub snd_mss_bytes: u32,
     pub rcv_mss_bytes: u32,
     pub unacked_segments: u32,
+    /// Since the last acknowledgement came.
+    pub last_ack_received_ms: u32,
     /// What the route takes, as TCP has it now.
     pub pmtu_bytes: u32,
     pub rtt_us: u32,
@@ -65,6 +67,7 @@ mod offset {
     pub const SND_MSS: usize = 16;
     pub const RCV_MSS: usize = 20;
     pub const UNACKED: usize = 24;
+    pub const LAST_ACK_RECV: usize = 56;
     pub const PMTU: usize = 60;
     pub const RTT: usize = 68;
     pub const RTTVAR: usize = 72;
@@ -146,6 +149,7 @@ impl TcpInfo {
             snd_mss_bytes: u32_at(bytes, offset::SND_MSS)?,
             rcv_mss_bytes: u32_at(bytes, offset::RCV_MSS)?,
             unacked_segments: u32_at(bytes, offset::UNACKED)?,
+            last_ack_received_ms: u32_at(bytes, offset::LAST_ACK_RECV)?,
             rtt_us: u32_at(bytes, offset::RTT)?,
             rttvar_us: u32_at(bytes, offset::RTTVAR)?,
             pmtu_bytes: u32_at(bytes, offset::PMTU)?,

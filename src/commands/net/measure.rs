@@ -13,7 +13,7 @@ use weir_core::units::human;
 use weir_core::{Value, Values};
 use weir_net::adhoc::summary::{Point, point_id, summarise};
 use weir_net::adhoc::table::table;
-use weir_net::adhoc::{Client, Job, Keep, Progress};
+use weir_net::adhoc::{Client, Job, Keep, Measurement, Progress};
 use weir_net::iperf3;
 
 /// Who asks the other end.
@@ -108,9 +108,17 @@ impl Measuring {
             last = progress;
         };
         let interrupts = &weir_sys::signal::interrupts;
-        let mut measurement = match &self.asking {
-            Asking::Weir(client) => client.measure_keeping(job, values, interrupts, &mut watch, keep)?,
-            Asking::Iperf3(client) => client.measure(job, values, interrupts, &mut watch)?,
+        let measured = match &self.asking {
+            Asking::Weir(client) => client.measure_keeping(job, values, interrupts, &mut watch, keep),
+            Asking::Iperf3(client) => client.measure(job, values, interrupts, &mut watch),
+        };
+        let mut measurement = match measured {
+            Ok(measurement) => measurement,
+            Err(error) if self.points.is_empty() => return Err(error.into()),
+            // The points before it are reported all the same.
+            Err(error) => {
+                Measurement { invalid: Some(error.to_string()), stopped: true, ..Measurement::default() }
+            }
         };
         measurement.warnings.append(&mut self.remarks);
         self.points.push(Point { parameters: swept, measurement });

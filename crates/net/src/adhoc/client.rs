@@ -3,9 +3,12 @@
 use super::AdhocError;
 use super::message::{Flows, FromClient, FromServer, Job, OUTCOME_BYTES_MAX, token_of};
 use crate::WORKLOADS;
+use crate::burst::{self, plan::Reply};
 use crate::door;
 use crate::path::meeting;
 use crate::rendezvous::Flow;
+use crate::stream::derive::TRIAL;
+use crate::udp;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +17,7 @@ use std::time::{Duration, Instant};
 use weir_core::Values;
 use weir_core::chunk::Chunk;
 use weir_core::evidence::{GeneratorFacts, TransportFacts};
-use weir_core::record::{Row, Series};
+use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
 use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
@@ -36,6 +39,10 @@ const OUTCOME_LIMIT: Duration = Duration::from_secs(70);
 pub(crate) const CONTROL_SEGMENT_BYTES: u64 = 536;
 /// A path that was cut for half a minute is bridged: TCP asks less and less often.
 const SILENCE: Duration = Duration::from_secs(60);
+/// What was told to stop may drain for so long; then it is cut, so that it is reported within a second.
+pub(crate) const DRAIN: Duration = Duration::from_millis(500);
+/// What the server may need for its outcome after a stop.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -55,10 +62,21 @@ pub struct Progress {
 }
 
 /// Who ended a measurement before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ender {
     User,
     Server,
+    /// The other end is gone, and with it what it measured; who, when and how.
+    Lost(String),
+}
+
+/// How the load went as seen from the control connection.
+struct Course {
+    /// `None`: the server's end is lost.
+    far: Option<Outcome>,
+    ender: Option<Ender>,
+    /// The server's last word of what it had received, and how long after the start that was.
+    told: Option<(Duration, u64)>,
 }
 
 /// What one point came to.
@@ -94,7 +112,8 @@ impl Client {
     }
 
     /// Carries out one job. `values` are what it was made of, for the derived metrics. `interrupts` counts what the user
-    /// has asked: one drains and keeps what was measured, two give up. `tell` hears a progress once a second.
+    /// has asked: one drains and keeps what was measured, two do not wait for the server. `tell` hears a progress once a second.
+    /// Errors: nothing was measured.
     pub fn measure(
         &self,
         job: &Job,
@@ -135,18 +154,27 @@ impl Client {
         if job.records() {
             control.record();
         }
-        let (near, far, stopped) = std::thread::scope(|scope| {
+        let (near, course) = std::thread::scope(|scope| {
             let running = scope.spawn(|| job.run(false, flows, &control));
             let watched =
                 watch(&server, self.silence, &control, interrupts, tell, keep, || running.is_finished());
             let near = running.join();
             let watched = watched.and_then(|seen| carry(&control, keep).map(|()| seen));
-            watched.map(|(far, stopped)| (near, far, stopped))
+            watched.map(|course| (near, course))
         })?;
         let near = near
             .map_err(|_| AdhocError::new("the load panicked: this is a bug of weir"))?
             .map_err(|error| AdhocError::new(error.text))?;
-        Ok(judge(job, values, [near, far], stopped))
+        let alone = course.far.is_none();
+        let outcomes = [near].into_iter().chain(course.far).collect();
+        let mut measurement = judge(job, values, outcomes, course.ender);
+        if alone {
+            measurement.rows.extend(course.told.and_then(|(after, count)| arrived(job, after, count)));
+        }
+        match measurement.invalid {
+            Some(text) if alone && measurement.rows.is_empty() => Err(AdhocError(text)),
+            _ => Ok(measurement),
+        }
     }
 
     /// The control connection.
@@ -236,11 +264,16 @@ impl ServerConnection {
     }
 
     fn receive(&self, limit: Duration) -> Result<FromServer, AdhocError> {
+        self.hear(limit).map_err(|text| self.broken(&text))
+    }
+
+    /// Likewise; errors as what is said of the server.
+    fn hear(&self, limit: Duration) -> Result<FromServer, String> {
         match read_frame(&mut Deadline::after(&self.stream, limit), OUTCOME_BYTES_MAX) {
-            Ok(Some(FromServer::Failed { text })) => Err(self.broken(&text)),
+            Ok(Some(FromServer::Failed { text })) => Err(text),
             Ok(Some(message)) => Ok(message),
-            Ok(None) => Err(self.broken("it left in the middle of the session")),
-            Err(error) => Err(self.broken(&error.to_string())),
+            Ok(None) => Err("it left in the middle of the session".to_owned()),
+            Err(error) => Err(error.to_string()),
         }
     }
 }
@@ -256,7 +289,24 @@ fn carry(control: &Control, keep: Keep<'_>) -> Result<(), AdhocError> {
     Ok(())
 }
 
-/// While the load runs: hears the server, tells the user, passes a stop on. Returns the server's outcome.
+/// What had arrived at a server that is gone, of a load whose own end cannot know: by its last word.
+fn arrived(job: &Job, after: Duration, count: u64) -> Option<Row> {
+    let metric = match job {
+        Job::Udp(_) => udp::outcome::ARRIVED,
+        Job::Burst(plan) if plan.reply == Reply::None => burst::metrics::ARRIVED,
+        _ => return None,
+    };
+    // A server that sends too counts both.
+    let receives_all = job.flows(true).iter().all(|flow| !flow.sends);
+    (receives_all && count > 0 && !after.is_zero()).then(|| Row {
+        entity: TRIAL.to_owned(),
+        metric: metric.to_owned(),
+        value: Observed::Value(count as f64 * 8.0 / after.as_secs_f64()),
+    })
+}
+
+/// While the load runs: hears the server, tells the user, passes a stop on. A server that is lost ends the load: what was measured
+/// here stands. Errors: what was measured could not be kept.
 fn watch(
     server: &ServerConnection,
     silence: Duration,
@@ -265,41 +315,48 @@ fn watch(
     tell: &mut dyn FnMut(Progress),
     keep: Keep<'_>,
     finished: impl Fn() -> bool,
-) -> Result<(Outcome, Option<Ender>), AdhocError> {
+) -> Result<Course, AdhocError> {
     let start = Instant::now() + control.start_at().since(clock::monotonic());
-    let (mut far_count, mut far_outcome, mut stopped) = (0, None, None);
+    let mut course = Course { far: None, ender: None, told: None };
+    let mut far_count = 0;
     let mut told = start;
     let mut heard = start;
-    let mut ended: Option<Instant> = None;
+    let (mut ended, mut stopped): (Option<Instant>, Option<Instant>) = (None, None);
+    let mut waits = true;
     let give_up = |error: AdhocError| {
         control.abort();
         Err(error)
     };
     loop {
+        let mut lost = None;
         if finished() {
-            if let Some(outcome) = far_outcome.take() {
-                return Ok((outcome, stopped));
+            if course.far.is_some() || !waits {
+                return Ok(course);
             }
-            let since = *ended.get_or_insert_with(Instant::now);
-            if since.elapsed() > OUTCOME_LIMIT {
-                return give_up(server.broken("it never sent its outcome"));
+            if ended.get_or_insert_with(Instant::now).elapsed() > OUTCOME_LIMIT {
+                lost = Some("it never sent its outcome".to_owned());
             }
         }
-        if far_outcome.is_none() && heard.elapsed() > silence {
-            let text =
-                format!("it has said nothing for {silence:?}: it hangs, its host is down or the path is cut");
-            return give_up(server.broken(&text));
-        }
-        if far_outcome.is_some() {
+        if course.far.is_some() || !waits {
             std::thread::sleep(LOOK.min(Duration::from_millis(5)));
+        } else if heard.elapsed() > silence {
+            lost = Some(format!(
+                "it has said nothing for {silence:?}: it hangs, its host is down or the path is cut"
+            ));
+        } else if stopped.is_some_and(|since| since.elapsed() > STOP_LIMIT) {
+            lost = Some(format!("it did not say what it had measured within {STOP_LIMIT:?} of the stop"));
         } else {
             match poll::wait(server.stream.as_fd(), Interest::Readable, LOOK) {
                 Ok(false) => {}
-                Ok(true) => match server.receive(OUTCOME_LIMIT) {
-                    Ok(FromServer::Progress { count }) => (far_count, heard) = (count, Instant::now()),
+                Ok(true) => match server.hear(OUTCOME_LIMIT) {
+                    Ok(FromServer::Progress { count }) => {
+                        (far_count, heard) = (count, Instant::now());
+                        course.told = Some((start.elapsed(), count));
+                    }
                     Ok(FromServer::Stopping) => {
                         heard = Instant::now();
-                        stopped.get_or_insert(Ender::Server);
+                        course.ender.get_or_insert(Ender::Server);
+                        stopped.get_or_insert(heard);
                         control.stop();
                     }
                     Ok(FromServer::Chunk(chunk)) => {
@@ -308,26 +365,44 @@ fn watch(
                             return give_up(error);
                         }
                     }
-                    Ok(FromServer::Done(outcome)) => far_outcome = Some(*outcome),
-                    Ok(_) => return give_up(server.broken("it says something out of turn")),
-                    Err(error) => return give_up(error),
+                    Ok(FromServer::Done(outcome)) => course.far = Some(*outcome),
+                    Ok(_) => lost = Some("it says something out of turn".to_owned()),
+                    Err(text) => lost = Some(text),
                 },
-                Err(error) => return give_up(server.broken(&error.to_string())),
+                Err(error) => lost = Some(error.to_string()),
             }
         }
         match interrupts() {
             0 => {}
-            1 if stopped.is_some() => {}
+            1 if stopped.is_some() || course.far.is_some() && finished() => {}
             1 => {
-                stopped = Some(Ender::User);
+                course.ender = Some(Ender::User);
+                stopped = Some(Instant::now());
                 control.stop();
-                if far_outcome.is_none()
+                if course.far.is_none()
+                    && waits
                     && let Err(error) = server.send(&FromClient::Stop)
                 {
-                    return give_up(error);
+                    lost.get_or_insert(error.0);
                 }
             }
-            _ => return give_up(AdhocError::new("stopped by the user")),
+            _ => {
+                // Who asks twice does not want to wait for the server.
+                course.ender = Some(Ender::User);
+                waits = false;
+                control.cut();
+            }
+        }
+        if stopped.is_some_and(|since| since.elapsed() >= DRAIN) {
+            control.cut();
+        }
+        if let Some(text) = lost.filter(|_| waits) {
+            waits = false;
+            control.cut();
+            let (at, after) = (Shown(server.address), start.elapsed().as_secs_f64());
+            course.ender = Some(Ender::Lost(format!(
+                "the server at {at} was lost {after:.1} s after the start: {text}"
+            )));
         }
         if told.elapsed() >= TELL_EVERY {
             if let Err(error) = carry(control, keep) {
@@ -339,19 +414,21 @@ fn watch(
     }
 }
 
-/// What both ends came to, together.
-pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], ender: Option<Ender>) -> Measurement {
+/// What both ends came to, together; where the other end is lost, what this one did.
+pub(crate) fn judge(job: &Job, values: &Values, outcomes: Vec<Outcome>, ender: Option<Ender>) -> Measurement {
     let workload: &dyn Workload =
         WORKLOADS.iter().find(|entry| entry.name == job.name()).expect("a job is one of the workloads").build;
     // Each end's clock is its own and there are no faults, so no times of one end are compared with the other's.
     let context = DeriveContext { values, start_ns: 0, faults: &[] };
     let derived = workload.derive(&context, &outcomes);
+    // What bounded it is seen from both ends or not at all.
+    let both = outcomes.len() > 1;
     let mut measurement = Measurement {
         invalid: derived.invalid,
-        transport: derived.transport,
-        generator: derived.generator,
+        transport: derived.transport.filter(|_| both),
+        generator: derived.generator.filter(|_| both),
         warnings: derived.warnings,
-        length_ns: outcomes[0].ended_ns.saturating_sub(outcomes[0].started_ns),
+        length_ns: outcomes.first().map_or(0, |near| near.ended_ns.saturating_sub(near.started_ns)),
         stopped: ender.is_some(),
         ..Measurement::default()
     };
@@ -367,28 +444,38 @@ pub(crate) fn judge(job: &Job, values: &Values, outcomes: [Outcome; 2], ender: O
             }));
         }
         measurement.rows.extend(outcome.rows);
-        measurement.failures.extend(outcome.failures);
+        for text in outcome.failures {
+            // Both ends may say the same of a flow.
+            if !measurement.failures.contains(&text) {
+                measurement.failures.push(text);
+            }
+        }
         measurement.granted.extend(outcome.granted);
     }
     measurement.rows.extend(derived.rows);
-    if measurement.invalid.is_none() {
-        measurement.invalid = measurement.failures.first().cloned();
-    }
-    if let (Some(ender), None) = (ender, &measurement.invalid) {
-        let seconds = measurement.length_ns as f64 / 1e9;
+    let why = measurement.invalid.take().or_else(|| measurement.failures.first().cloned());
+    let seconds = measurement.length_ns as f64 / 1e9;
+    let said = match ender {
+        None => None,
         // A watch lasts until somebody has seen enough; anything else was to be compared with its like.
-        if matches!(job, Job::Watch(_)) {
-            let who = match ender {
-                Ender::User => "user",
-                Ender::Server => "server",
-            };
-            measurement.warnings.push(format!("ended by the {who} after {seconds:.0} s"));
-        } else {
-            measurement.invalid = Some(match ender {
-                Ender::User => "cut short by the user".to_owned(),
-                Ender::Server => format!("the server ended the measurement after {seconds:.1} s"),
-            });
+        Some(Ender::User) if matches!(job, Job::Watch(_)) && why.is_none() => {
+            measurement.warnings.push(format!("ended by the user after {seconds:.0} s"));
+            None
         }
-    }
+        Some(Ender::Server) if matches!(job, Job::Watch(_)) && why.is_none() => {
+            measurement.warnings.push(format!("ended by the server after {seconds:.0} s"));
+            None
+        }
+        Some(Ender::User) => Some("cut short by the user".to_owned()),
+        Some(Ender::Server) => Some(format!("the server ended the measurement after {seconds:.1} s")),
+        Some(Ender::Lost(text)) => Some(text),
+    };
+    // Who ended it comes first; how far it had come is told once, and not what is missing of an end that is lost.
+    let more = why.clone().filter(|why| both && !measurement.failures.contains(why));
+    measurement.invalid = match (said, more) {
+        (Some(said), Some(more)) => Some(format!("{said}; {more}")),
+        (Some(said), None) => Some(said),
+        (None, _) => why,
+    };
     measurement
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,8 +15,21 @@ pub enum Way {
     Back,
 }
 
+/// The connections that a relay carries.
+#[derive(Clone, Default)]
+pub struct Breaker(Arc<Mutex<Vec<TcpStream>>>);
+
+impl Breaker {
+    pub fn break_all(&self) {
+        for stream in self.0.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 pub struct Relay {
     pub address: SocketAddr,
+    breaker: Breaker,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,18 +45,21 @@ impl Relay {
             }
         };
         let address = streams.local_addr().unwrap();
-        let over = Arc::new(AtomicBool::new(false));
+        let (over, breaker) = (Arc::new(AtomicBool::new(false)), Breaker::default());
         streams.set_nonblocking(true).unwrap();
         datagrams.set_nonblocking(true).unwrap();
         let thread = std::thread::spawn({
-            let over = Arc::clone(&over);
+            let (over, breaker) = (Arc::clone(&over), breaker.clone());
             move || {
                 let mut clients: BTreeMap<SocketAddr, UdpSocket> = BTreeMap::new();
                 let mut bytes = [0; 2048];
                 while !over.load(Ordering::Relaxed) {
                     if let Ok((near, _)) = streams.accept() {
                         near.set_nonblocking(false).unwrap();
-                        join(near, TcpStream::connect(server).unwrap());
+                        let far = TcpStream::connect(server).unwrap();
+                        let both = [near.try_clone().unwrap(), far.try_clone().unwrap()];
+                        breaker.0.lock().unwrap().extend(both);
+                        join(near, far);
                     }
                     while let Ok((count, from)) = datagrams.recv_from(&mut bytes) {
                         let far = clients.entry(from).or_insert_with(|| {
@@ -67,7 +83,11 @@ impl Relay {
                 }
             }
         });
-        Relay { address, over, thread: Some(thread) }
+        Relay { address, breaker, over, thread: Some(thread) }
+    }
+
+    pub fn breaker(&self) -> Breaker {
+        self.breaker.clone()
     }
 }
 

@@ -1,18 +1,20 @@
 //! One client's session on the server: a job, its flows, its outcome.
 
 use super::AdhocError;
+use super::client::DRAIN;
 use super::message::{DURATION_MAX, Flows, FromClient, FromServer, Job, REQUEST_BYTES_MAX, token_text};
 use super::server::{Arrived, Expecting, Hall};
 use crate::door;
 use crate::path::meeting;
 use crate::rendezvous::Flow;
+use crate::stream::outcome::StreamBody;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-use weir_seams::workload::Control;
+use weir_seams::workload::{Control, Outcome};
 use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
 use weir_transport::deadline::Deadline;
@@ -33,7 +35,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(5);
 /// How soon it is heard while others of its flows are still to come: well within the pause after which it asks once more.
 const ANSWER_EVERY: Duration = Duration::from_millis(20);
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// What had arrived is known so closely where this end is lost.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 pub(super) struct Session<'a> {
     pub stream: TcpStream,
@@ -96,24 +99,39 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         control.record();
     }
     let until = Instant::now() + in_ns + job.duration().unwrap_or(DURATION_MAX) + AFTER_MAX;
-    let result = std::thread::scope(|scope| {
+    let (result, lost) = std::thread::scope(|scope| {
         let running = scope.spawn(|| job.run(true, flows, &control));
-        watch(&session, &control, until, || running.is_finished());
-        running.join()
+        let lost = watch(&session, &control, until, || running.is_finished());
+        (running.join(), lost)
     });
-    match result {
-        Ok(Ok(outcome)) => {
-            let bytes = control.progress();
+    match (result, lost) {
+        (Ok(Ok(outcome)), Some(lost)) => Ok(format!("{}, {lost}", done(&job, &control, &outcome))),
+        (Ok(Ok(outcome)), None) => {
+            let text = done(&job, &control, &outcome);
             carry(&session, &control)?;
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
-            let count = job.flows(true).len();
-            Ok(match &*job {
-                Job::Latency(_) | Job::Connect(_) | Job::Path(_) => job.name().to_owned(),
-                _ => format!("{}, {count} flows, {bytes} bytes", job.name()),
-            })
+            Ok(text)
         }
-        Ok(Err(error)) => session.refuse(&error.text),
-        Err(_) => session.refuse("the server's load panicked: this is a bug of weir"),
+        (Ok(Err(error)), _) => session.refuse(&error.text),
+        (Err(_), _) => session.refuse("the server's load panicked: this is a bug of weir"),
+    }
+}
+
+/// What this end did, for its log.
+fn done(job: &Job, control: &Control, outcome: &Outcome) -> String {
+    let (name, flows, bytes) = (job.name(), job.flows(true).len(), control.progress());
+    match job {
+        Job::Latency(_) | Job::Connect(_) | Job::Path(_) => name.to_owned(),
+        Job::Stream(_) | Job::Watch(_) => {
+            let body: StreamBody = serde_json::from_value(outcome.body.clone()).unwrap_or_default();
+            let sent: u64 = body.sent.iter().map(|flow| flow.bytes).sum();
+            match (bytes, sent) {
+                (bytes, 0) => format!("{name}, {flows} flows, {bytes} bytes received"),
+                (0, sent) => format!("{name}, {flows} flows, {sent} bytes sent"),
+                _ => format!("{name}, {flows} flows, {bytes} bytes received, {sent} sent"),
+            }
+        }
+        _ => format!("{name}, {flows} flows, {bytes} bytes"),
     }
 }
 
@@ -229,50 +247,59 @@ fn carry(session: &Session<'_>, control: &Control) -> Result<(), AdhocError> {
     Ok(())
 }
 
-/// While the load runs: tells the client how far it is, hears a stop, and gives up with a client that has left.
-fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: impl Fn() -> bool) {
+/// While the load runs: tells the client how far it is and hears a stop. Returns when and how the client was lost, if it was: what
+/// this end did by then stands.
+fn watch(
+    session: &Session<'_>,
+    control: &Control,
+    until: Instant,
+    finished: impl Fn() -> bool,
+) -> Option<String> {
+    let start = Instant::now() + control.start_at().since(clock::monotonic());
     let mut told = Instant::now();
-    let (mut listening, mut stopping) = (true, false);
+    let mut stopped: Option<Instant> = None;
+    let (mut lost, mut stopping) = (None, false);
     while !finished() {
-        if listening {
+        if lost.is_some() {
+            std::thread::sleep(LOOK);
+        } else {
             match poll::wait(session.stream.as_fd(), Interest::Readable, LOOK) {
                 Ok(false) => {}
                 Ok(true) => match session.receive() {
-                    Ok(FromClient::Stop) => control.stop(),
-                    _ => {
-                        control.abort();
-                        listening = false;
+                    Ok(FromClient::Stop) => {
+                        stopped.get_or_insert_with(Instant::now);
                     }
+                    Ok(_) => lost = Some(AdhocError::new("the client said something out of turn")),
+                    Err(error) => lost = Some(error),
                 },
-                Err(_) => {
-                    control.abort();
-                    listening = false;
-                }
+                Err(error) => lost = Some(AdhocError::new(format!("the session broke: {error}"))),
             }
-        } else {
-            std::thread::sleep(LOOK);
         }
         if session.hall.closing.load(Ordering::Relaxed) {
-            control.stop();
+            stopped.get_or_insert_with(Instant::now);
             // Who receives here hears the end from the sender, which must be told.
-            if listening && !stopping {
+            if lost.is_none() && !stopping {
                 stopping = true;
-                if session.send(&FromServer::Stopping, PATIENCE).is_err() {
-                    control.abort();
-                    listening = false;
-                }
+                lost = session.send(&FromServer::Stopping, PATIENCE).err();
+            }
+        }
+        if let Some(since) = stopped {
+            control.stop();
+            if since.elapsed() >= DRAIN {
+                control.cut();
             }
         }
         if session.hall.closed.load(Ordering::Relaxed) || Instant::now() >= until {
             control.abort();
         }
-        if listening && told.elapsed() >= PROGRESS_EVERY {
+        if lost.is_none() && told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
             let progress = FromServer::Progress { count: control.progress() };
-            if session.send(&progress, PATIENCE).and_then(|()| carry(session, control)).is_err() {
-                control.abort();
-                listening = false;
-            }
+            lost = session.send(&progress, PATIENCE).and_then(|()| carry(session, control)).err();
+        }
+        if lost.is_some() {
+            control.cut();
         }
     }
+    lost.map(|error| format!("cut short {:.1} s after the start: {error}", start.elapsed().as_secs_f64()))
 }

@@ -1,8 +1,9 @@
 //! The table for people: 80 columns, one line a point.
 
 use super::summary::{self, Point, point_id};
-use crate::path;
+use crate::stream::derive;
 use crate::watch::metrics;
+use crate::{burst, path, udp};
 use std::fmt::Write;
 use weir_core::metric::Metric;
 use weir_core::record::MetricSummary;
@@ -180,6 +181,21 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         ] {
             if let Some(share) = get(name).filter(|share| share.mean > 0.0) {
                 notes.push(format!("{id}: {:.3} % of the datagrams {what}", share.mean * 100.0));
+            }
+        }
+        for (name, what) in [
+            (derive::ACKNOWLEDGED, "had been acknowledged by the receiving host, over the time until then"),
+            (
+                udp::outcome::ARRIVED,
+                "had arrived, by the receiving end's last word, over the time until then",
+            ),
+            (
+                burst::metrics::ARRIVED,
+                "had arrived, by the receiving end's last word, over the time until then",
+            ),
+        ] {
+            if let Some(rate) = get(name) {
+                notes.push(format!("{id}: {} {what}", human(rate.mean * rate.n as f64, &rate.unit)));
             }
         }
         if let Some(lost) = get("latency.lost_ratio").filter(|lost| lost.mean > 0.0) {

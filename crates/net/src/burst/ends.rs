@@ -69,7 +69,9 @@ impl End<'_> {
                 result
             }
         });
-        if let Err(error) = result {
+        if self.control.is_cut() {
+            // How it broke tells nothing: it was broken from here.
+        } else if let Err(error) = result {
             report.failure = Some(self.guard.explain(error).to_string());
         } else if self.guard.silenced() {
             report.failure = Some(self.guard.explain(io::Error::other("ended")).to_string());
@@ -101,10 +103,50 @@ impl End<'_> {
         let mut late = Lateness::default();
         let mut moved = Moved { guard: self.guard, control: self.control, steps: 0 };
         let mut made: Option<TcpStream> = None;
+        if plan.reply == Reply::None {
+            self.guard.end_sending_when_stopped();
+        }
         if !wait_for_start(self.control, start) {
             return Ok(());
         }
         let relative = |at_ns: u64| at_ns as i64 - start.as_ns() as i64;
+        let mut burst = |number: u64, began_ns: u64, moved: &mut Moved<'_>| {
+            let fresh = plan.connection == Connection::PerBurst || number == 0;
+            if let (Some(Link::Way(way)), true) = (link, fresh) {
+                let before_ns = now_ns();
+                let stream = way.connect(&plan.tcp).map_err(|error| at(number, "connecting", &error))?;
+                sent.connect_ns.push((now_ns() - before_ns) as i64);
+                self.guard.attend(stream.as_fd());
+                made = Some(stream);
+            }
+            let stream = made.as_ref().unwrap_or(flow);
+            let before: &[u8] = if made.is_some() && fresh { &opening } else { &[] };
+            write(stream, before, &block, plan.size_bytes, moved)
+                .map_err(|error| at(number, "sending", &error))?;
+            if plan.waits_for_sign() {
+                hear_sign(stream, moved).map_err(|error| at(number, "waiting for its arrival", &error))?;
+            } else if let Some(size) = plan.answer_bytes() {
+                let times = read(stream, &mut answer, size, moved)
+                    .map_err(|error| at(number, "waiting for the reply", &error))?;
+                let Some((first_ns, last_ns)) = times else {
+                    return Err(at(number, "waiting for the reply", &ended_early()));
+                };
+                sent.first_ns.push(relative(first_ns));
+                sent.done_ns.push(relative(last_ns));
+            }
+            if plan.connection == Connection::PerBurst
+                && let Some(stream) = made.take()
+            {
+                let before_ns = now_ns();
+                close(&stream).map_err(|error| at(number, "closing", &error))?;
+                let closed_ns = now_ns();
+                sent.disconnect_ns.push((closed_ns - before_ns) as i64);
+                sent.closed_ns.push(relative(closed_ns));
+                self.guard.leave();
+            }
+            sent.began_ns.push(relative(began_ns));
+            Ok(())
+        };
         for number in 0..plan.bursts() {
             let mut began_ns = now_ns();
             if let Some(ticks) = &ticks {
@@ -120,52 +162,33 @@ impl End<'_> {
             if self.control.stopping() {
                 break;
             }
-            let fresh = plan.connection == Connection::PerBurst || number == 0;
-            if let (Some(Link::Way(way)), true) = (link, fresh) {
-                let before_ns = now_ns();
-                let stream = way.connect(&plan.tcp).map_err(|error| at(number, "connecting", &error))?;
-                sent.connect_ns.push((now_ns() - before_ns) as i64);
-                self.guard.attend(stream.as_fd());
-                made = Some(stream);
+            match burst(number, began_ns, &mut moved) {
+                Ok(()) => {}
+                // It was cut, and does not count.
+                Err(_) if self.control.stopping() => break,
+                Err(error) => return Err(error),
             }
-            let stream = made.as_ref().unwrap_or(flow);
-            let before: &[u8] = if made.is_some() && fresh { &opening } else { &[] };
-            write(stream, before, &block, plan.size_bytes, &mut moved)
-                .map_err(|error| at(number, "sending", &error))?;
-            if let Some(size) = plan.answer_bytes() {
-                let times = read(stream, &mut answer, size, &mut moved)
-                    .map_err(|error| at(number, "waiting for the reply", &error))?;
-                let Some((first_ns, last_ns)) = times else {
-                    let ended = io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the connection");
-                    return Err(at(number, "waiting for the reply", &ended));
-                };
-                if plan.reply != Reply::None {
-                    sent.first_ns.push(relative(first_ns));
-                    sent.done_ns.push(relative(last_ns));
-                }
-            }
-            if plan.connection == Connection::PerBurst
-                && let Some(stream) = made.take()
-            {
-                let before_ns = now_ns();
-                close(&stream).map_err(|error| at(number, "closing", &error))?;
-                let closed_ns = now_ns();
-                sent.disconnect_ns.push((closed_ns - before_ns) as i64);
-                sent.closed_ns.push(relative(closed_ns));
-                self.guard.leave();
-            }
-            sent.began_ns.push(relative(began_ns));
-        }
-        if let Some(stream) = made {
-            close(&stream)?;
-            self.guard.leave();
-        }
-        if plan.reply == Reply::None && sent.began_ns.len() as u64 == plan.bursts() {
-            sent.clock = Some(offset::ask(flow, || moved.step(0))?);
         }
         if let Some(ticks) = ticks {
             sent.account = late.account(&ticks);
             *lateness = Some((late, ticks));
+        }
+        let whole = sent.began_ns.len() as u64 == plan.bursts();
+        if let Some(stream) = made {
+            let closed = close(&stream);
+            self.guard.leave();
+            if whole {
+                closed?;
+            }
+        }
+        if plan.reply == Reply::None {
+            let ended_ns = self.guard.ended_sending_ns();
+            if whole && ended_ns.is_none() {
+                sent.clock = Some(offset::ask(flow, || moved.step(0))?);
+            } else {
+                // Without an answer it is not known when the bursts arrived, and the rest of the outcome stands.
+                sent.clock = offset::ask_by_end(flow, ended_ns).ok();
+            }
         }
         let _ = flow.shutdown(Shutdown::Write);
         Ok(())
@@ -203,24 +226,35 @@ impl End<'_> {
             return Ok(());
         }
         let relative = |at_ns: u64| at_ns as i64 - start.as_ns() as i64;
+        let mut whole = true;
         for number in 0..plan.bursts() {
             if let (Some(Link::Door(door)), true) =
                 (link, plan.connection == Connection::PerBurst || number == 0)
             {
-                let Some(stream) = door.accept(flow, self.control, self.guard)? else { return Ok(()) };
+                let Some(stream) = door.accept(flow, self.control, self.guard)? else {
+                    whole = false;
+                    break;
+                };
                 threads::prepare(&stream)?;
                 stream.set_nodelay(plan.tcp.nodelay)?;
                 self.guard.attend(stream.as_fd());
                 made = Some(stream);
             }
             let stream = made.as_ref().unwrap_or(flow);
-            let times = read(stream, &mut block, plan.size_bytes, &mut moved)
-                .map_err(|error| at(number, "receiving", &error))?;
-            // The sender has been told to stop.
-            let Some((first_ns, last_ns)) = times else { return Ok(()) };
-            received.first_ns.push(relative(first_ns));
-            received.last_ns.push(relative(last_ns));
-            if let Some(size) = plan.answer_bytes() {
+            let times = match read(stream, &mut block, plan.size_bytes, &mut moved) {
+                Ok(Some(times)) => times,
+                Err(error) if !self.control.stopping() => return Err(at(number, "receiving", &error)),
+                // The sender has been told to stop, and may not have ended what was under way.
+                _ => {
+                    whole = false;
+                    break;
+                }
+            };
+            received.first_ns.push(relative(times.0));
+            received.last_ns.push(relative(times.1));
+            if plan.waits_for_sign() {
+                say_sign(stream, &mut moved).map_err(|error| at(number, "replying", &error))?;
+            } else if let Some(size) = plan.answer_bytes() {
                 write(stream, &[], &answer, size, &mut moved)
                     .map_err(|error| at(number, "replying", &error))?;
             }
@@ -232,12 +266,41 @@ impl End<'_> {
             }
         }
         if let Some(stream) = made {
-            ended(&stream)?;
+            if whole {
+                ended(&stream)?;
+            }
             self.guard.leave();
         }
-        // Until the sender has nothing left to ask.
-        offset::answer(flow, || moved.step(0))
+        if whole {
+            // Until the sender has nothing left to ask.
+            return offset::answer(flow, || moved.step(0));
+        }
+        if plan.reply == Reply::None {
+            // What arrived is worth something only with the offset of the clocks. A sender that is gone asks nothing.
+            let _ = offset::answer_end(flow);
+        }
+        Ok(())
     }
+}
+
+fn ended_early() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "the peer ended the connection")
+}
+
+/// The byte by which the sender knows that a burst without reply is complete: it is no payload.
+fn hear_sign(mut stream: &TcpStream, moved: &mut Moved<'_>) -> io::Result<()> {
+    stream.read_exact(&mut [0]).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => ended_early(),
+        _ => error,
+    })?;
+    moved.step(0);
+    Ok(())
+}
+
+fn say_sign(mut stream: &TcpStream, moved: &mut Moved<'_>) -> io::Result<()> {
+    stream.write_all(&[1])?;
+    moved.step(0);
+    Ok(())
 }
 
 fn at(number: u64, doing: &str, error: &io::Error) -> io::Error {

@@ -9,6 +9,7 @@ pub const GOODPUT: &str = "burst.goodput_bits_per_second";
 pub const SPREAD: &str = "burst.spread_ratio";
 pub const CONNECT: &str = "burst.connect_seconds";
 pub const DISCONNECT: &str = "burst.disconnect_seconds";
+pub const ARRIVED: &str = "burst.arrived_bits_per_second";
 pub const CLOCK: &str = "burst.clock_uncertainty_seconds";
 
 pub static METRICS: &[Metric] = &[
@@ -67,6 +68,14 @@ pub static METRICS: &[Metric] = &[
         scope: Scope::Flow,
         definition: "How far times of the receiver may be off on the sender's clock: 0 where both have the same clock, else half the \
             shortest of several exchanges of four timestamps made when the bursts are over.",
+    },
+    Metric {
+        name: ARRIVED,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Only of bursts without reply whose receiving end was lost: the payload that it last said it had received, warm-up \
+            included, divided by the time from the start to that word.",
     },
     generator::LATENESS,
     generator::MISSED,

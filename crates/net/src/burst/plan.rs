@@ -178,13 +178,18 @@ impl BurstPlan {
         Some(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
     }
 
-    /// What comes back after a burst, on its connection. Without reply, clock and an end of the connection that would say it, one
-    /// byte says that the burst has arrived and the next may begin; nothing of that is measured.
+    /// The reply to a burst, on its connection.
     pub fn answer_bytes(&self) -> Option<u64> {
         match self.reply {
             Reply::Echo => Some(self.size_bytes),
             Reply::Ack => Some(1),
-            Reply::None => (self.every.is_none() && self.connection != Connection::PerBurst).then_some(1),
+            Reply::None => None,
         }
+    }
+
+    /// Without reply, clock and an end of the connection that would say it, one byte says that the burst has arrived and the next may
+    /// begin; nothing of that is measured.
+    pub fn waits_for_sign(&self) -> bool {
+        self.reply == Reply::None && self.every.is_none() && self.connection != Connection::PerBurst
     }
 }

@@ -40,7 +40,8 @@ impl End<'_> {
             Some(Link::Door(door)) => self.take(&stream, door),
             None => Err(io::Error::other("the flow was told of no way: this is a bug of weir")),
         });
-        if let Err(error) = result {
+        // How a connection broke that was cut from here tells nothing.
+        if let (Err(error), false) = (result, self.control.is_cut()) {
             report.failure = Some(self.guard.explain(error).to_string());
         }
         if self.control.aborted() || report.failure.is_some() {
@@ -94,9 +95,15 @@ impl End<'_> {
                 }
             }
         }
+        if done < count_max && before_ns < end_ns {
+            made.ended_early_ns = Some(now_ns().saturating_sub(start.as_ns()));
+        }
         report.made = Some((made, phases));
         if let Some(error) = failed {
             return Err(error);
+        }
+        if self.control.is_cut() {
+            return Ok(());
         }
         // The server waits at its door until it is told.
         request[TOKEN_BYTES] = LAST;
@@ -137,7 +144,7 @@ impl End<'_> {
         loop {
             let (mut stream, _) = match listener.accept() {
                 Ok(accepted) => accepted,
-                Err(_) if self.control.aborted() => return Ok(()),
+                Err(_) if self.control.is_cut() => return Ok(()),
                 Err(error) if passes(&error) => continue,
                 // Shut down from outside: the client has left, or nothing came for too long.
                 Err(_) if poll::wait(flow.as_fd(), Interest::Readable, Duration::ZERO)? => {

@@ -6,6 +6,7 @@ use crate::latency::trips::Trips;
 use crate::rendezvous;
 use crate::stream::derive::TRIAL;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{Observed, Row};
 use weir_seams::workload::{DeriveContext, Derived, Outcome};
@@ -80,6 +81,9 @@ pub struct Made {
     pub connections: u64,
     /// From the agreed start to the end of the last one, ns.
     pub last_ns: u64,
+    /// From the agreed start to its own end, of a flow that ended before its time.
+    #[serde(default)]
+    pub ended_early_ns: Option<u64>,
 }
 
 #[derive(Default)]
@@ -135,7 +139,11 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         }
     };
     let seconds = match plan.until {
-        Until::Duration(duration) => (duration - plan.warm_up).as_secs_f64(),
+        Until::Duration(duration) => {
+            let ended = all.iter().map(|made| made.ended_early_ns.map(Duration::from_nanos));
+            let ended = ended.map(|early| early.unwrap_or(duration)).max().unwrap_or(duration);
+            ended.min(duration).saturating_sub(plan.warm_up).as_secs_f64()
+        }
         Until::Count(_) => all.iter().map(|made| made.last_ns).max().unwrap_or(0) as f64 / 1e9,
     };
     let connections: u64 = all.iter().map(|made| made.connections).sum();
@@ -149,6 +157,10 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     let short = all.iter().find_map(|made| match plan.until {
         Until::Count(count) if made.connections != count => {
             Some(format!("{}: {} of {count} connections were made", made.entity, made.connections))
+        }
+        Until::Duration(duration) if made.ended_early_ns.is_some() => {
+            let seconds = Duration::from_nanos(made.ended_early_ns.unwrap_or(0)).as_secs_f64();
+            Some(format!("{}: it ended {seconds:.3} s after the start, of {duration:?}", made.entity))
         }
         // A long round trip may leave none; then there is nothing to tell.
         Until::Duration(_) if made.connections == 0 => {

@@ -1,7 +1,7 @@
 //! The asking side: a test of a stock server, told in weir's own words.
 
 use super::datagrams::{self, HELLO, REPLY};
-use super::outcome::{Ran, Told, results};
+use super::outcome::{self, Ran, Told, results};
 use super::parameters::Parameters;
 use super::results::Results;
 use super::wire::{Cookie, State, Wire, WireError, make_cookie};
@@ -46,7 +46,9 @@ enum Flows {
 
 /// How the load went, from outside.
 struct Course {
-    stopped: bool,
+    ender: Option<Ender>,
+    /// Whether the server is still there to tell what it counted.
+    tells: bool,
     /// From the word that ended the test to the server's answer.
     answered: Duration,
     length: Duration,
@@ -127,9 +129,8 @@ impl Client {
                 },
                 || running.is_finished(),
             );
-            let near = running.join();
-            watched.map(|course| (near, course))
-        })?;
+            (running.join(), watched)
+        });
         let (near, copies) = near
             .map_err(|_| AdhocError::new("the load panicked: this is a bug of weir"))?
             .map_err(|error| AdhocError::new(error.text))?;
@@ -138,22 +139,54 @@ impl Client {
         let warm_ns = (control.start_at() + Duration::from_secs(asked.omit_seconds)).as_ns();
         let own = results(&specs, &near, warm_ns, ended_ns)
             .with_cost(clock::process_cpu_time().since(cpu_before), course.length.as_secs_f64());
-        heard(wire.send_json(&own))?;
-        let far: Results = wire.json().map_err(|error| self.broken(&error))?;
-        heard(wire.expect(State::DisplayResults))?;
-        // The figures are here: a server that has gone meanwhile changes none.
-        let _ = wire.send_state(State::Done);
+        let (mut ender, mut far) = (course.ender, None);
+        if course.tells {
+            match self.exchange(&wire, &own) {
+                Ok(results) => far = Some(results),
+                Err(error) => ender = Some(self.lost(&error, course.length)),
+            }
+        }
         let told = Told { specs: &specs, slack: began + course.answered };
-        let (outcomes, more) = match (job, near) {
-            (Job::Stream(plan), Ran::Streams(near)) => told.streams(plan, *near, &far)?,
-            (Job::Udp(plan), Ran::Datagrams(reports)) => told.datagrams(plan, reports, &far, &control)?,
+        let (outcomes, more) = match (job, near, far) {
+            (Job::Stream(plan), Ran::Streams(near), Some(far)) => {
+                let (both, more) = told.streams(plan, *near, &far)?;
+                (both.to_vec(), more)
+            }
+            (Job::Udp(plan), Ran::Datagrams(reports), Some(far)) => {
+                let (both, more) = told.datagrams(plan, reports, &far, &control)?;
+                (both.to_vec(), more)
+            }
+            (Job::Stream(_), Ran::Streams(near), None) => (vec![*near], Vec::new()),
+            (Job::Udp(_), Ran::Datagrams(reports), None) => {
+                (vec![outcome::datagrams_alone(reports, &control)], Vec::new())
+            }
             _ => return Err(AdhocError::new("flows of another kind than the job's: this is a bug of weir")),
         };
-        let mut measurement = judge(job, values, outcomes, course.stopped.then_some(Ender::User));
+        let alone = outcomes.len() == 1;
+        let mut measurement = judge(job, values, outcomes, ender);
         // The server tells the time of its whole process, which is not what this metric is.
         measurement.rows.retain(|row| row.metric != COST);
         measurement.warnings.extend(more);
-        Ok(measurement)
+        match measurement.invalid {
+            Some(text) if alone && measurement.rows.is_empty() => Err(AdhocError(text)),
+            _ => Ok(measurement),
+        }
+    }
+
+    /// Both ends tell what they counted.
+    fn exchange(&self, wire: &Wire, own: &Results) -> Result<Results, WireError> {
+        wire.send_json(own)?;
+        let far = wire.json()?;
+        wire.expect(State::DisplayResults)?;
+        // The figures are here: a server that has gone meanwhile changes none.
+        let _ = wire.send_state(State::Done);
+        Ok(far)
+    }
+
+    /// The server left `after` the start.
+    fn lost(&self, error: &WireError, after: Duration) -> Ender {
+        let (at, after) = (Shown(self.address), after.as_secs_f64());
+        Ender::Lost(format!("the iperf3 server at {at}: {error}, {after:.1} s after the start"))
     }
 
     fn open(&self, cookie: &Cookie) -> Result<Wire, AdhocError> {
@@ -214,7 +247,8 @@ impl Client {
         Ok(Flows::Datagrams(flows))
     }
 
-    /// While the load runs: hears the server, tells the user, and ends the test. Returns when the server has answered that.
+    /// While the load runs: hears the server, tells the user, and ends the test. Returns when the server has answered that, or is
+    /// lost: what was measured here stands.
     fn watch(
         &self,
         job: &Job,
@@ -223,19 +257,20 @@ impl Client {
         interrupts: &dyn Fn() -> u32,
         tell: &mut dyn FnMut(Duration),
         finished: impl Fn() -> bool,
-    ) -> Result<Course, AdhocError> {
+    ) -> Course {
         let start = Instant::now();
-        let give_up = |error: AdhocError| {
-            control.abort();
-            Err(error)
+        let lost = |error: &WireError| {
+            control.cut();
+            let length = start.elapsed();
+            Course { ender: Some(self.lost(error, length)), tells: false, answered: Duration::ZERO, length }
         };
         // Connections stop by themselves; of datagrams only the sending ends do.
         let (over, at) = match job {
             Job::Udp(plan) => (true, plan.planned()),
             _ => (false, job.duration().unwrap_or_default()),
         };
-        let (mut stopped, mut told) = (false, start);
-        while !(finished() || over && start.elapsed() >= at) {
+        let (mut ender, mut told) = (None, start);
+        while !(finished() || over && (ender.is_some() || start.elapsed() >= at)) {
             match wire.speaks(at.saturating_sub(start.elapsed()).clamp(SOON, LOOK)) {
                 Ok(false) => {}
                 Ok(true) => {
@@ -243,24 +278,27 @@ impl Client {
                         Ok(said) => WireError::OutOfTurn { said, expected: "nothing".to_owned() },
                         Err(error) => error,
                     };
-                    return give_up(AdhocError::new(format!(
-                        "the iperf3 server at {}: {error}, {:.1} s after the start",
-                        Shown(self.address),
-                        start.elapsed().as_secs_f64()
-                    )));
+                    return lost(&error);
                 }
-                Err(error) => return give_up(self.broken(&error)),
+                Err(error) => return lost(&error),
             }
             match interrupts() {
                 0 => {}
-                1 if !stopped => {
-                    stopped = true;
+                1 => {
+                    ender = Some(Ender::User);
                     control.stop();
                 }
-                1 => {}
                 _ => {
+                    // Who asks twice does not want to wait for the server.
                     let _ = wire.send_state(State::ClientTerminate);
-                    return give_up(AdhocError::new("stopped by the user"));
+                    control.cut();
+                    let length = start.elapsed();
+                    return Course {
+                        ender: Some(Ender::User),
+                        tells: false,
+                        answered: Duration::ZERO,
+                        length,
+                    };
                 }
             }
             if told.elapsed() >= TELL_EVERY {
@@ -276,8 +314,8 @@ impl Client {
         let answer = wire.send_state(State::TestEnd).and_then(|()| wire.expect(State::ExchangeResults));
         control.stop();
         match answer {
-            Ok(()) => Ok(Course { stopped, answered: ended.elapsed(), length }),
-            Err(error) => give_up(self.broken(&error)),
+            Ok(()) => Course { ender, tells: true, answered: ended.elapsed(), length },
+            Err(error) => lost(&error),
         }
     }
 }

@@ -223,7 +223,7 @@ impl End<'_> {
                 Err(error) if is_peers(&error) => {}
                 Err(error) => break Err(error),
             }
-            if self.control.aborted() {
+            if self.control.is_cut() {
                 break Ok(());
             }
             if self.control.stopping() {

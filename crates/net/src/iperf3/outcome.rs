@@ -211,7 +211,7 @@ impl Told<'_> {
                 if far.sender_has_retransmits == 1 && stream.retransmits >= 0 {
                     row(&entity, "stream.retransmitted_segments", stream.retransmits as f64);
                 }
-                body.sent.push(SentFlow { entity, bytes, steady_bytes_ns: None, facts: None, clock: None });
+                body.sent.push(SentFlow { entity, bytes, ..SentFlow::default() });
             }
         }
         outcome.failures.extend(lies);
@@ -326,6 +326,28 @@ impl Told<'_> {
         }
         Ok(([near, outcome], warnings))
     }
+}
+
+/// What this end counted of streams of datagrams whose server is lost.
+pub fn datagrams_alone(reports: Vec<datagrams::Report>, control: &Control) -> Outcome {
+    let mut near = rendezvous::outcome(CLIENT, rendezvous::CONNECT, control);
+    near.ended_ns = clock::monotonic().as_ns();
+    let own = reports.into_iter().map(|datagrams::Report { entity, sent, received, failure }| {
+        let sent = sent.map(|sent| {
+            let flow = udp_outcome::SentFlow {
+                entity: entity.clone(),
+                sent: sent.in_all - sent.omitted,
+                refused: Some(sent.refused),
+                sent_in_all: sent.in_all,
+                clock: None,
+            };
+            (flow, sent.lateness, sent.ticks)
+        });
+        let received = received.map(|received| (received.account, received.overflowed));
+        udp_outcome::Report { entity, sent, received, failure }
+    });
+    udp_outcome::assemble(&mut near, own.collect());
+    near
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Test<'_> {
             let watched = self.watch(&asked, &control, || running.is_finished());
             (running.join(), watched)
         });
-        let ended_ns = watched?;
+        let (ended_ns, lost) = watched;
         let cpu = clock::process_cpu_time().since(cpu_before);
         let ran = match ran {
             Ok(Ok(ran)) => ran,
@@ -141,24 +141,27 @@ impl Test<'_> {
                 });
             }
         };
-        self.heard(self.wire.send_state(State::ExchangeResults))?;
-        // What the client counted is its own affair.
-        let _: Value = self.heard(self.wire.json())?;
+        let name = if asked.udp { "udp" } else { "stream" };
         let warm_ns = (control.start_at() + Duration::from_secs(asked.omit_seconds)).as_ns();
         let seconds = ended_ns.saturating_sub(control.start_at().as_ns()) as f64 / 1e9;
         let results = Results {
             congestion_used: congestion,
             ..results(&specs, &ran, warm_ns, ended_ns).with_cost(cpu, seconds)
         };
+        let done = told(name, &results);
+        if let Some(lost) = lost {
+            return Ok(format!("{done}, cut short {seconds:.1} s after the start: {lost}"));
+        }
+        self.heard(self.wire.send_state(State::ExchangeResults))?;
+        // What the client counted is its own affair.
+        let _: Value = self.heard(self.wire.json())?;
         self.heard(self.wire.send_json(&results))?;
         // The next one need not wait for this one's last word.
         self.hall.leave(self.order);
         self.heard(self.wire.send_state(State::DisplayResults))?;
         // A client that closes without a word has its figures, too.
         let _ = self.wire.speaks(LAST_WORD);
-        let bytes: i64 = results.streams.iter().map(|stream| stream.bytes).sum();
-        let name = if asked.udp { "udp" } else { "stream" };
-        Ok(format!("iperf3 {name}, {} flows, {bytes} bytes", specs.len()))
+        Ok(done)
     }
 
     /// Words of clients that are gone.
@@ -282,19 +285,19 @@ impl Test<'_> {
         Ok(socket)
     }
 
-    /// While the load runs: waits for the client's word that the test is over, and returns when it came, ns. Errors: it left, or
-    /// took too long.
+    /// While the load runs: waits for the client's word that the test is over. Returns when it came, ns, or when and why it will
+    /// not: then what was measured by then stands.
     fn watch(
         &self,
         asked: &Parameters,
         control: &Control,
         finished: impl Fn() -> bool,
-    ) -> Result<u64, AdhocError> {
+    ) -> (u64, Option<String>) {
         let until = Instant::now() + asked.duration_max() + GRACE;
         let mut over: Option<Instant> = None;
         let give_up = |text: String| {
-            control.abort();
-            Err(AdhocError::new(text))
+            control.cut();
+            (clock::monotonic().as_ns(), Some(text))
         };
         loop {
             match self.wire.speaks(LOOK) {
@@ -302,7 +305,7 @@ impl Test<'_> {
                 Ok(true) => match self.wire.expect(State::TestEnd) {
                     Ok(()) => {
                         control.stop();
-                        return Ok(clock::monotonic().as_ns());
+                        return (clock::monotonic().as_ns(), None);
                     }
                     Err(error) => return give_up(broken(&error).0),
                 },
@@ -322,6 +325,12 @@ impl Test<'_> {
             }
         }
     }
+}
+
+/// What this end counted, for its log.
+fn told(name: &str, results: &Results) -> String {
+    let bytes: i64 = results.streams.iter().map(|stream| stream.bytes).sum();
+    format!("iperf3 {name}, {} flows, {bytes} bytes", results.streams.len())
 }
 
 fn streams(asked: &Parameters) -> u64 {

@@ -223,7 +223,7 @@ fn reply(load: &Load, association: &Association, control: &Control) -> io::Resul
             Err(error) if is_peers(&error) => {}
             Err(error) => return Err(error),
         }
-        if control.aborted() {
+        if control.is_cut() {
             return Ok(());
         }
     }

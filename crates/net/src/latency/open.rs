@@ -154,7 +154,7 @@ fn run(
     let lost_after_ns = wire.lost_after_ns().unwrap_or(u64::MAX);
     let mut heard = 0;
     loop {
-        if control.aborted() {
+        if control.is_cut() {
             return Ok(());
         }
         if control.stopping() {

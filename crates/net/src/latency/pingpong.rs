@@ -79,7 +79,8 @@ fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
         None if spec.sends => ask(load, &stream, control, guard, &mut report),
         _ => reply(load, &stream, control, guard),
     });
-    if let Err(error) = result {
+    // How a connection broke that was cut from here tells nothing.
+    if let (Err(error), false) = (result, control.is_cut()) {
         report.failure = Some(error.to_string());
     }
     if control.aborted() || report.failure.is_some() {

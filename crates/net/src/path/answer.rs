@@ -92,7 +92,7 @@ impl Answerer<'_> {
                 Err(error) => return Err(error),
             }
             self.guard.moved(moved);
-            if self.control.aborted() {
+            if self.control.is_cut() {
                 return Err(io::Error::new(ErrorKind::Interrupted, "cut short"));
             }
             if now.since(looked) < LOOK {

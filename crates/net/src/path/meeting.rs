@@ -86,7 +86,7 @@ impl Meeting {
             }
             Meeting::Here(Place { mut gate, .. }) => {
                 let until = Instant::now() + LIMIT;
-                while Instant::now() < until && !control.aborted() {
+                while Instant::now() < until && !control.is_cut() {
                     if let Some(arrival) = gate.next(LOOK, |token, _| *token == NO_TOKEN)? {
                         return Ok(arrival.association);
                     }

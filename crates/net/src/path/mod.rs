@@ -126,7 +126,10 @@ impl End<'_> {
             result
         };
         if let Err(error) = result {
-            report.failure = Some(guard.explain(error).to_string());
+            report.failure = Some(match self.control.stopping() {
+                true => "ended before the path was described".to_owned(),
+                false => guard.explain(error).to_string(),
+            });
             probe::give_up(&flow.stream);
         }
         report

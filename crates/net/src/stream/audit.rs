@@ -57,13 +57,7 @@ mod tests {
         let tcp = [("send_buffer".to_owned(), Value::Size(Bytes(1_000_000)))].into();
         values.set("tcp", Value::Table(tcp));
         let plan = StreamPlan::from_values(&values).unwrap();
-        let sent = SentFlow {
-            entity: "flow.a.b.0".to_owned(),
-            bytes: 1,
-            steady_bytes_ns: None,
-            facts: None,
-            clock: None,
-        };
+        let sent = SentFlow { entity: "flow.a.b.0".to_owned(), bytes: 1, ..SentFlow::default() };
         let received = ReceivedFlow {
             entity: "flow.a.b.0".to_owned(),
             bytes: 1,

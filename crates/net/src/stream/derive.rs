@@ -10,6 +10,8 @@ use weir_core::evidence::TransportFacts;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{DeriveContext, Derived, FaultWindow, Outcome};
 
+/// Of a flow of which only the sending end is left.
+pub const ACKNOWLEDGED: &str = "stream.acknowledged_bits_per_second";
 /// The name of trial-wide rows' entity.
 pub const TRIAL: &str = "trial";
 /// Measuring rule 6: a steady state that is off its planned length by more than this share of the step's planned duration
@@ -70,6 +72,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     if let (Some(transport), Some(plan)) = (&mut derived.transport, &plan) {
         audit::complete(&mut transport.window, plan, outcomes, &bodies);
     }
+    derived.rows.extend(acknowledged(&bodies, &received));
     derived.rows.extend(parts::by_congestion(outcomes, &received));
     derived.rows.extend(plan.iter().flat_map(|plan| parts::by_streams(plan, outcomes)));
     let clocks: Vec<Account> = bodies
@@ -83,6 +86,21 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     derived.warnings = rendezvous::clamped(outcomes);
     derived.invalid = plan.and_then(|plan| invalid(&plan, &received, outcomes, !context.faults.is_empty()));
     derived
+}
+
+/// Of flows whose receiving end was lost: what their senders know to have arrived.
+fn acknowledged(bodies: &[StreamBody], received: &[&ReceivedFlow]) -> Vec<Row> {
+    let received: BTreeSet<&str> = received.iter().map(|flow| flow.entity.as_str()).collect();
+    let sent = bodies.iter().flat_map(|body| &body.sent);
+    let rows = sent.filter(|sent| !received.contains(sent.entity.as_str())).filter_map(|sent| {
+        let [bytes, length_ns] = sent.acknowledged_bytes_ns?;
+        Some(Row {
+            entity: sent.entity.clone(),
+            metric: ACKNOWLEDGED.to_owned(),
+            value: Observed::Value(bytes as f64 * 8e9 / length_ns as f64),
+        })
+    });
+    rows.collect()
 }
 
 /// Jain's fairness index; `None` without a flow or without a byte.
@@ -467,7 +485,7 @@ mod tests {
             let mut body: StreamBody = serde_json::from_value(received.body).unwrap();
             body.received[0].entity = entity.to_owned();
             let (entity, facts) = (entity.to_owned(), Some(facts));
-            body.sent = vec![SentFlow { entity, bytes: 9000, steady_bytes_ns: None, facts, clock: None }];
+            body.sent = vec![SentFlow { entity, bytes: 9000, facts, ..SentFlow::default() }];
             body
         };
         let bodies = [flow("flow.a.b.0", 5000, 0.0), flow("flow.a.b.1", 0, 1.0)];

@@ -64,6 +64,13 @@ impl Half {
             Half::Receive(receiver) => receiver.stream.as_fd(),
         }
     }
+    /// Ends it as it is.
+    fn cut(&mut self, schedule: &Schedule, now_ns: u64) {
+        match self {
+            Half::Send(sender) => sender.cut(now_ns),
+            Half::Receive(receiver) => receiver.cut(schedule, now_ns),
+        }
+    }
     fn done(&self) -> bool {
         match self {
             Half::Send(sender) => sender.done(),
@@ -309,7 +316,15 @@ fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Ha
         before = clock::thread_cpu_time();
         many.run(&mut block, &mut cpu)?;
     }
-    cpu.end(&shared.schedule, before, now_ns());
+    let now = now_ns();
+    // Only what was cut is not done.
+    halves.iter_mut().filter(|half| !half.done()).for_each(|half| half.cut(&shared.schedule, now));
+    for half in &mut halves {
+        if let Half::Receive(receiver) = half {
+            shared.control.advance(receiver.take_unreported());
+        }
+    }
+    cpu.end(&shared.schedule, before, now);
     shared.control.waited(watch.end());
     Ok((halves, cpu))
 }
@@ -318,7 +333,7 @@ fn data_thread(shared: &Shared<'_>, mut halves: Vec<Half>) -> io::Result<(Vec<Ha
 /// has something to do is let before: with more hosts than cores all of them are at the line when the instant comes.
 pub(crate) fn wait_for_start(control: &Control, start: Instant) -> bool {
     loop {
-        if control.aborted() {
+        if control.is_cut() {
             return false;
         }
         let now = clock::monotonic();
@@ -401,7 +416,7 @@ fn run_one(shared: &Shared<'_>, half: &mut Half, block: &mut [u8], cpu: &mut Thr
     let mut end_ns = schedule.end_ns;
     let mut edge_ns = 0;
     let mut first = true;
-    while !half.done() && !shared.control.aborted() {
+    while !half.done() && !shared.control.is_cut() {
         end_ns = shared.end_ns(end_ns);
         if let Half::Receive(receiver) = half {
             let edge = schedule.next_edge_ns(receiver.looked_ns);
@@ -471,7 +486,7 @@ impl<'a, 'b> Many<'a, 'b> {
         }
         let mut ready = Vec::with_capacity(self.halves.len());
         let mut first = true;
-        while self.open > 0 && !self.shared.control.aborted() {
+        while self.open > 0 && !self.shared.control.is_cut() {
             let before = self.end_ns;
             self.end_ns = self.shared.end_ns(before);
             let now = now_ns();

@@ -21,6 +21,14 @@ pub static METRICS: &[Metric] = &[
             the receiver's own looks at the clock at these two edges.",
     },
     Metric {
+        name: super::derive::ACKNOWLEDGED,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Flow,
+        definition: "Only of a flow whose receiving end was lost: bytes that it had acknowledged to the sender's kernel since the \
+            warm-up (tcpi_bytes_acked), divided by the time until the last acknowledgement. A receiving program may have got less.",
+    },
+    Metric {
         name: "stream.congestion_goodput_bits_per_second",
         unit: "bit/s",
         better: Better::Higher,

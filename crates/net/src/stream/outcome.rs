@@ -67,13 +67,16 @@ pub struct ReceivedFlow {
     pub slack_ns: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SentFlow {
     pub entity: String,
     pub bytes: u64,
     /// What the kernel took in the steady state and how long that was, ns; `None` when it never began.
     #[serde(default)]
     pub steady_bytes_ns: Option<[u64; 2]>,
+    /// What was acknowledged from the end of the warm-up to the last acknowledgement and how long that was, ns.
+    #[serde(default)]
+    pub acknowledged_bytes_ns: Option<[u64; 2]>,
     /// `None` where the kernel does not keep what is needed.
     pub facts: Option<TransportFacts>,
     /// Of the source's own clock.
@@ -232,7 +235,23 @@ fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
     let steady_bytes_ns = at_warm.zip(at_end).map(|(warm, end)| {
         [end.sent_bytes.saturating_sub(warm.sent_bytes), end.at_ns.saturating_sub(warm.at_ns)]
     });
-    body.sent.push(SentFlow { entity, bytes: sent_bytes, steady_bytes_ns, facts, clock });
+    let acknowledged_bytes_ns = at_warm.zip(at_last).and_then(|(warm, last)| acknowledged(&warm, &last));
+    body.sent.push(SentFlow {
+        entity,
+        bytes: sent_bytes,
+        steady_bytes_ns,
+        acknowledged_bytes_ns,
+        facts,
+        clock,
+    });
+}
+
+/// `None` where the kernel does not tell, or nothing was acknowledged.
+fn acknowledged(warm: &InfoAt, last: &InfoAt) -> Option<[u64; 2]> {
+    let bytes = last.info.bytes_acked?.checked_sub(warm.info.bytes_acked?).filter(|bytes| *bytes > 0)?;
+    let since_ns = u64::from(last.info.last_ack_received_ms) * 1_000_000;
+    let length_ns = last.at_ns.checked_sub(since_ns)?.checked_sub(warm.at_ns)?;
+    (length_ns > 0).then_some([bytes, length_ns])
 }
 
 /// What TCP counted over the steady state of one flow; the goodput is the receiver's to say.

@@ -335,6 +335,16 @@ impl Receiver {
         self.finish(schedule, now_ns);
     }
 
+    /// Ends the flow as it is. What came until its last byte counts over the time until then: how long nobody noticed that no more
+    /// would come says nothing of the path.
+    pub fn cut(&mut self, schedule: &Schedule, now_ns: u64) {
+        let waited_ns = self.reader.as_ref().map_or(0, |reader| reader.waited_ns(self.last_ns));
+        if self.steady_end.is_none() && self.last_ns < schedule.end_ns {
+            self.steady_end = Some(Edge { at_ns: self.last_ns, bytes: self.bytes, waited_ns });
+        }
+        self.finish(schedule, now_ns);
+    }
+
     fn finish(&mut self, schedule: &Schedule, now_ns: u64) {
         // A flow bounded by bytes is over with its last byte, any other when its end is seen.
         let over_ns = if schedule.duration_bounded() { now_ns } else { self.last_ns };

@@ -319,6 +319,11 @@ impl Sender {
         let _ = socket::reset_on_close(self.stream.as_fd());
     }
 
+    /// Ends the flow as it is: nobody is waited for.
+    pub fn cut(&mut self, now_ns: u64) {
+        self.finish(now_ns);
+    }
+
     fn finish(&mut self, now_ns: u64) {
         self.at_last = self.read_info(now_ns).or(self.at_end);
         if self.at_end.is_none() {

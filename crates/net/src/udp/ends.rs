@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(20);
 const AWAKE: Duration = Duration::from_micros(60);
 /// Largest buffer that the kernel hands over at once.
 const ROOM: usize = 65_535;
-/// Receives between two additions to the live progress.
+/// Bytes, or time, between two additions to the live progress.
 const REPORT_BYTES: u64 = 1 << 20;
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// How long a receiver waits for a sender of which nothing comes.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -133,7 +134,7 @@ impl End<'_> {
         }
         let planned = self.control.start_at() + plan.planned() + farewell::GRACE;
         let mut heard = clock::monotonic();
-        let (mut ended, mut unreported) = (None, 0);
+        let (mut ended, mut unreported, mut reported) = (None, 0, heard);
         let result = loop {
             match socket.recv(&mut bytes) {
                 Ok(count) => {
@@ -162,9 +163,9 @@ impl End<'_> {
                     if ours {
                         heard = now;
                         unreported += count as u64;
-                        if unreported >= REPORT_BYTES {
-                            self.control.advance(unreported);
-                            unreported = 0;
+                        if unreported >= REPORT_BYTES || now.since(reported) >= REPORT_EVERY {
+                            self.control.advance(std::mem::take(&mut unreported));
+                            reported = now;
                         }
                     }
                 }
@@ -183,7 +184,7 @@ impl End<'_> {
                 Err(error) if is_peers(&error) => {}
                 Err(error) => break Err(error),
             }
-            if self.control.aborted() {
+            if self.control.is_cut() {
                 break Ok(());
             }
         };

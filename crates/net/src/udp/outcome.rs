@@ -23,6 +23,7 @@ pub const TOTAL: &str = "udp.total_goodput_bits_per_second";
 pub const SENT: &str = "udp.sent_per_second";
 pub const UNSENT: &str = "udp.unsent_ratio";
 pub const OVERFLOWED: &str = "udp.socket_dropped_ratio";
+pub const ARRIVED: &str = "udp.arrived_bits_per_second";
 
 pub static METRICS: &[Metric] = &[
     Metric {
@@ -111,6 +112,14 @@ pub static METRICS: &[Metric] = &[
             included (SO_MEMINFO): the receiving program was too slow, not the network. A buffer holds one datagram, or several that \
             came together: a lower bound.",
     },
+    Metric {
+        name: ARRIVED,
+        unit: "bit/s",
+        better: Better::Higher,
+        scope: Scope::Trial,
+        definition: "Only where the receiving end was lost: what it last said that it had received, datagrams that were repeated \
+            and those of the warm-up included, divided by the time from the start to that word.",
+    },
     generator::LATENESS,
     generator::MISSED,
 ];
@@ -162,6 +171,24 @@ impl ReceivedFlow {
         };
         (seconds > 0.0).then(|| self.distinct as f64 * size_bytes as f64 * 8.0 / seconds)
     }
+}
+
+impl ReceivedFlow {
+    /// What it tells of itself, whatever was sent.
+    fn rows(&self, rows: &mut Vec<Row>) {
+        let mut put = |metric: &str, value: Option<f64>| {
+            rows.extend(value.map(|value| row(&self.entity, metric, value)));
+        };
+        let share = |part: u64, whole: u64| (self.distinct > 0).then(|| part as f64 / whole as f64);
+        put(DUPLICATE, self.duplicate.and_then(|again| share(again, self.distinct + again)));
+        put(REORDERED, self.reordered.and_then(|late| share(late, self.distinct)));
+        put(EXTENT, self.extent_max.filter(|_| self.distinct > 0).map(|extent| extent as f64));
+        put(JITTER, (self.distinct > 1).then_some(self.jitter_ns / 1e9));
+    }
+}
+
+fn row(entity: &str, metric: &str, value: f64) -> Row {
+    Row { entity: entity.to_owned(), metric: metric.to_owned(), value: Observed::Value(value) }
 }
 
 /// What one flow came to at one of its ends.
@@ -238,36 +265,37 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     let steady_seconds = (plan.planned() - plan.warm_up).as_secs_f64();
     let mut total = Some(0.0);
     let mut invalid = None;
+    let share = |part: u64, whole: u64| part as f64 / whole as f64;
     for sent in &all_sent {
-        let received = all_received.get(&sent.entity).cloned().unwrap_or_default();
-        let mut put = |metric: &str, value: f64| {
-            let (entity, metric) = (sent.entity.clone(), metric.to_owned());
-            derived.rows.push(Row { entity, metric, value: Observed::Value(value) });
-        };
-        let share = |part: u64, whole: u64| part as f64 / whole as f64;
-        if sent.sent > 0 {
-            put(LOSS, share(sent.sent.saturating_sub(received.distinct), sent.sent));
-        }
+        let mut put = |metric: &str, value: f64| derived.rows.push(row(&sent.entity, metric, value));
         if let Some(refused) = sent.refused.filter(|refused| sent.sent + refused > 0) {
             put(UNSENT, share(refused, sent.sent + refused));
         }
-        if let Some(overflowed) = received.overflowed.filter(|_| sent.sent_in_all > 0) {
-            put(OVERFLOWED, share(overflowed, sent.sent_in_all));
+        // What was given up has come to its tick; what never came to one was cut off.
+        let planned = plan.ticks().saturating_sub(plan.counted_from());
+        let cut =
+            sent.clock.filter(|clock| (clock.due as f64 + 1.0) < planned as f64 * (1.0 - LENGTH_TOLERANCE));
+        if let (Until::Duration(_), Some(clock)) = (plan.until, cut) {
+            invalid.get_or_insert(format!(
+                "{}: sending ended after {} of {planned} ticks",
+                sent.entity, clock.due
+            ));
         }
         // One datagram is sent at a time, not over one.
-        if sent.sent != 1 {
-            put(SENT, sent.sent as f64 / steady_seconds);
+        let seconds = cut.map_or(steady_seconds, |clock| clock.due as f64 * clock.period_ns as f64 / 1e9);
+        if sent.sent != 1 && seconds > 0.0 {
+            put(SENT, sent.sent as f64 / seconds);
         }
-        if received.distinct > 0 {
-            if let Some(duplicate) = received.duplicate {
-                put(DUPLICATE, share(duplicate, received.distinct + duplicate));
-            }
-            if let Some(reordered) = received.reordered {
-                put(REORDERED, share(reordered, received.distinct));
-            }
-            if let Some(extent) = received.extent_max {
-                put(EXTENT, extent as f64);
-            }
+        // Of an end that was lost it is not known what came.
+        let Some(received) = all_received.remove(&sent.entity) else {
+            total = None;
+            continue;
+        };
+        if sent.sent > 0 {
+            put(LOSS, share(sent.sent.saturating_sub(received.distinct), sent.sent));
+        }
+        if let Some(overflowed) = received.overflowed.filter(|_| sent.sent_in_all > 0) {
+            put(OVERFLOWED, share(overflowed, sent.sent_in_all));
         }
         if received.distinct == 0 && sent.sent > 0 {
             derived.warnings.push(format!(
@@ -276,11 +304,9 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
                 sent.entity, sent.sent, plan.size_bytes
             ));
         }
-        if received.distinct > 1 {
-            put(JITTER, received.jitter_ns / 1e9);
-        }
+        received.rows(&mut derived.rows);
         if let Some(goodput) = received.goodput(sent.sent, plan.size_bytes) {
-            put(GOODPUT, goodput);
+            derived.rows.push(row(&sent.entity, GOODPUT, goodput));
             total = total.map(|total| total + goodput);
         } else if sent.sent > 0 {
             // A sum that leaves out what has no rate would be too low.
@@ -290,28 +316,22 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
                 sent.entity, received.distinct, sent.sent
             ));
         }
-        // What was given up has come to its tick; what never came to one was cut off.
-        if let (Until::Duration(_), Some(clock)) = (plan.until, sent.clock) {
-            let planned = plan.ticks().saturating_sub(plan.counted_from());
-            if clock.due as f64 + 1.0 < planned as f64 * (1.0 - LENGTH_TOLERANCE) {
-                invalid.get_or_insert(format!(
-                    "{}: sending ended after {} of {planned} ticks",
-                    sent.entity, clock.due
-                ));
-            }
-        }
     }
-    if let Some(total) = total.filter(|_| !all_sent.is_empty()) {
-        derived.rows.push(Row {
-            entity: TRIAL.to_owned(),
-            metric: TOTAL.to_owned(),
-            value: Observed::Value(total),
-        });
+    let nothing = all_sent.is_empty() && all_received.is_empty();
+    // Of a sender that was lost it is not known what it sent.
+    for received in all_received.into_values() {
+        received.rows(&mut derived.rows);
+        let goodput = received.goodput(0, plan.size_bytes);
+        derived.rows.extend(goodput.map(|goodput| row(&received.entity, GOODPUT, goodput)));
+        total = total.zip(goodput).map(|(total, goodput)| total + goodput);
+    }
+    if let Some(total) = total.filter(|_| !nothing) {
+        derived.rows.push(row(TRIAL, TOTAL, total));
     }
     let clocks: Vec<generator::Account> = all_sent.iter().filter_map(|sent| sent.clock).collect();
     derived.generator = generator::facts(&clocks, outcomes);
     let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
-    let nothing = all_sent.is_empty().then(|| "nothing was sent".to_owned());
+    let nothing = nothing.then(|| "nothing was sent".to_owned());
     derived.invalid = broken.cloned().or(invalid).or(nothing);
     derived
 }

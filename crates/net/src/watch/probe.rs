@@ -60,7 +60,7 @@ fn due(start: Instant, every: Duration, number: u64) -> Instant {
 
 impl Probing<'_> {
     fn over(&self) -> bool {
-        self.control.stopping() || self.control.aborted()
+        self.control.stopping()
     }
 
     fn since_start(&self, at: Instant) -> i64 {
@@ -121,7 +121,7 @@ impl Probing<'_> {
                 Err(error) => return Err(error),
             }
         }
-        if self.control.aborted() {
+        if self.control.is_cut() {
             let _ = socket::reset_on_close(stream.as_fd());
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Probing<'_> {
                 Err(error) if passes(&error) => {}
                 Err(error) => return Err(error),
             }
-            if clock::monotonic() >= until || self.control.aborted() {
+            if clock::monotonic() >= until || self.control.is_cut() {
                 let _ = socket::reset_on_close(stream.as_fd());
                 return Err(io::Error::new(
                     ErrorKind::TimedOut,
@@ -192,7 +192,7 @@ impl Probing<'_> {
             if now >= drained {
                 break Some(format!("its end never came, {DRAIN_LIMIT:?} after its time"));
             }
-            if self.control.aborted() {
+            if self.control.is_cut() {
                 break Some("called off".to_owned());
             }
             let wait = if now < end { end.since(now).min(LOOK) } else { LOOK };
