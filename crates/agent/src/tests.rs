@@ -39,6 +39,9 @@ impl Workload for Fake {
             still: Duration::ZERO,
         })
     }
+    fn opening(&self, _values: &Values) -> Opening {
+        Opening { limit: Duration::from_secs(1), round_trips: 1 }
+    }
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
         let assignment = |host: &str, stage, role: &str| Assignment {
             workload: "fake".to_owned(),

@@ -16,7 +16,7 @@ use thiserror::Error;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
-use weir_core::scenario::RoleKey;
+use weir_core::scenario::{Opening, RoleKey};
 use weir_core::{Instant, Values};
 
 /// What one host is asked to do in a step; travels to its agent.
@@ -160,8 +160,10 @@ pub trait Workload: Sync {
     }
     /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
-    /// Refuses parameters that contradict each other, in words that name the keys.
+    /// Refuses parameters that contradict each other, in words that name the keys. `rtt` is zero where it is not known.
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError>;
+    /// What making a connection takes: over a path for which that is too long a step is refused before anything starts.
+    fn opening(&self, values: &Values) -> Opening;
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
     /// Whether the step goes on without a host that a fault has killed: it is prepared and started again when the host is back, with
     /// its own earlier address among its peers', and leaves no outcome where it stays away.
