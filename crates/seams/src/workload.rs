@@ -192,6 +192,8 @@ pub struct Control {
     order: AtomicU8,
     /// Payload bytes (or operations) received so far, for live progress.
     progress: AtomicU64,
+    /// Payload bytes sent so far by what may never arrive: a sign of life, counted apart so that nothing is counted twice.
+    sent: AtomicU64,
     /// When the last thread began, 0 before; its distance from `start_at_ns` is what the start really reached.
     began_ns: AtomicU64,
     /// Fine series that the task hands on while it runs; empty of use unless `record` was said.
@@ -245,6 +247,12 @@ impl Control {
     }
     pub fn progress(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
+    }
+    pub fn send(&self, by: u64) {
+        self.sent.fetch_add(by, Ordering::Relaxed);
+    }
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 

@@ -6,13 +6,14 @@ use super::server::{Arrived, Expecting, Hall};
 use crate::door;
 use crate::path::meeting;
 use crate::rendezvous::Flow;
+use crate::stream::outcome::StreamBody;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-use weir_seams::workload::Control;
+use weir_seams::workload::{Control, Outcome};
 use weir_sys::clock;
 use weir_sys::poll::{self, Interest};
 use weir_transport::deadline::Deadline;
@@ -103,18 +104,34 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
     });
     match result {
         Ok(Ok(outcome)) => {
-            let bytes = control.progress();
+            let done = account(&job, &control, &outcome);
             carry(&session, &control)?;
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
-            let count = job.flows(true).len();
-            Ok(match &*job {
-                Job::Latency(_) | Job::Connect(_) | Job::Path(_) => job.name().to_owned(),
-                _ => format!("{}, {count} flows, {bytes} bytes", job.name()),
-            })
+            Ok(done)
         }
         Ok(Err(error)) => session.refuse(&error.text),
         Err(_) => session.refuse("the server's load panicked: this is a bug of weir"),
     }
+}
+
+/// What the server's end did, for its log.
+pub(super) fn account(job: &Job, control: &Control, outcome: &Outcome) -> String {
+    if let Job::Latency(_) | Job::Connect(_) | Job::Path(_) = job {
+        return job.name().to_owned();
+    }
+    let count = job.flows(true).len();
+    let mut sent = control.sent();
+    if let Job::Stream(_) = job
+        && let Ok(body) = serde_json::from_value::<StreamBody>(outcome.body.clone())
+    {
+        sent = body.sent.iter().map(|flow| flow.bytes).sum();
+    }
+    let moved = match (control.progress(), sent) {
+        (received, 0) => format!("{received} bytes received"),
+        (0, sent) => format!("{sent} bytes sent"),
+        (received, sent) => format!("{received} bytes received, {sent} sent"),
+    };
+    format!("{}, {count} flow{}, {moved}", job.name(), if count == 1 { "" } else { "s" })
 }
 
 /// Registers the session, lets its flows in, and sets what the client asked of the sockets.
@@ -268,7 +285,8 @@ fn watch(session: &Session<'_>, control: &Control, until: Instant, finished: imp
         }
         if listening && told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
-            let progress = FromServer::Progress { count: control.progress() };
+            let at_ns = clock::monotonic().as_ns().saturating_sub(control.start_at().as_ns());
+            let progress = FromServer::Progress { count: control.progress(), at_ns };
             if session.send(&progress, PATIENCE).and_then(|()| carry(session, control)).is_err() {
                 control.abort();
                 listening = false;
