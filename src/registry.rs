@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
-use weir_core::scenario::WorkloadSchema;
+use weir_core::scenario::{Opening, WorkloadSchema};
 use weir_core::{Param, Values};
 #[cfg(feature = "event")]
 use weir_seams::membership::MembershipEntry;
@@ -42,6 +42,7 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         metrics: entry.build.metrics(),
         roles: entry.build.roles(),
         refusal,
+        opening,
     };
     let mut all: Vec<WorkloadSchema> = workloads().iter().map(schema).collect();
     // Metrics that every step has, whatever its workload.
@@ -52,15 +53,21 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         metrics,
         roles: &[],
         refusal,
+        opening,
     };
     all.extend(weir_telemetry::METRICS.iter().copied().map(beside));
     all
 }
 
-/// Whatever the path is like, a workload refuses the same values.
-fn refusal(workload: &str, values: &Values, pair_count: usize) -> Option<String> {
+fn refusal(workload: &str, values: &Values, pair_count: usize, rtt: Duration) -> Option<String> {
     let entry = workloads().iter().find(|entry| entry.name == workload)?;
-    entry.build.estimate(values, pair_count, Duration::ZERO).err().map(|error| error.text)
+    entry.build.estimate(values, pair_count, rtt).err().map(|error| error.text)
+}
+
+/// What is no workload connects nothing, so any path is short enough.
+fn opening(workload: &str, values: &Values) -> Opening {
+    let entry = workloads().iter().find(|entry| entry.name == workload);
+    entry.map_or(Opening { limit: Duration::MAX, round_trips: 1 }, |entry| entry.build.opening(values))
 }
 
 /// Every metric that can be emitted: the workloads' own, and those of the run around them.

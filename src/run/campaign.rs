@@ -543,6 +543,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
             pairs: step.pairs.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
             rounds: step.rounds.clone(),
             ceiling_bits_per_second: ceiling(configuration, step),
+            steady_after_ns: u64::try_from(step.steady_after().as_nanos()).unwrap_or(u64::MAX),
         }
     };
     PlanRecord {

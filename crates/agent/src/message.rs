@@ -87,10 +87,10 @@ pub enum FromAgent {
         heard_ns: u64,
         answered_ns: u64,
     },
-    /// Payload bytes or operations of each task so far.
+    /// Of each task the payload bytes received or operations done so far, and the bytes sent of what may never arrive.
     Heartbeat {
         monotonic_ns: u64,
-        progress: Vec<(u64, u64)>,
+        progress: Vec<(u64, u64, u64)>,
     },
     /// A stretch of a running task's fine series, on the host's clock. All of a task's come before it has finished.
     Chunk {

@@ -287,7 +287,8 @@ fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
                 Slot::Preparing | Slot::Ready(_) => None,
             })
             .collect();
-        let progress = running.iter().map(|(task, control)| (*task, control.progress())).collect();
+        let progress =
+            running.iter().map(|(task, control)| (*task, control.progress(), control.sent())).collect();
         for (task, control) in &running {
             shared.carry(*task, control);
         }

@@ -51,9 +51,10 @@ struct Running<'a> {
     phase: Phase,
     assignments: Vec<(u64, Assignment)>,
     addresses: BTreeMap<String, String>,
-    progress: BTreeMap<u64, u64>,
+    /// Received and sent of each task.
+    progress: BTreeMap<u64, [u64; 2]>,
     /// Of tasks whose host was lost since.
-    progress_before: u64,
+    progress_before: [u64; 2],
     /// Tasks whose host a fault has killed, and of these those that are prepared anew on a host that is back.
     away: BTreeSet<u64>,
     returning: BTreeSet<u64>,
@@ -77,7 +78,8 @@ impl Running<'_> {
             // One that has ended already is not taken up again.
             if pending.remove(task) {
                 self.away.insert(*task);
-                self.progress_before += self.progress.remove(task).unwrap_or(0);
+                let lost = self.progress.remove(task).unwrap_or_default();
+                self.progress_before = added(self.progress_before, lost);
             }
             self.returning.remove(task);
         }
@@ -117,7 +119,7 @@ pub fn run_trial(
                 assignments,
                 addresses: BTreeMap::new(),
                 progress: BTreeMap::new(),
-                progress_before: 0,
+                progress_before: [0; 2],
                 away: BTreeSet::new(),
                 returning: BTreeSet::new(),
                 result: StepResult::default(),
@@ -397,18 +399,20 @@ impl Trial<'_> {
                 }
             }
             FromAgent::Heartbeat { progress, .. } => {
-                for (task, done) in progress {
+                for (task, received, sent) in progress {
                     let Some(index) = owner(steps, task) else { continue };
                     let step = &mut steps[index];
-                    step.progress.insert(task, done);
-                    let sum = step.progress_before + step.progress.values().sum::<u64>();
+                    step.progress.insert(task, [received, sent]);
+                    let [received, sent] = step.progress.values().copied().fold(step.progress_before, added);
+                    // What is lost on the way is sent all the same: the step does not stand still.
+                    let sum = received.saturating_add(sent);
                     let now = monotonic();
                     if let Phase::Running { moved, done, .. } = &mut step.phase
                         && sum > *done
                     {
                         (*moved, *done) = (now, sum);
                     }
-                    self.observer.progress(index, sum, now);
+                    self.observer.progress(index, received, now);
                 }
             }
             FromAgent::Chunk { task, mut chunk } => {
@@ -543,4 +547,8 @@ impl Trial<'_> {
         step.phase = Phase::Done;
         self.observer.step_ended(index, &step.result);
     }
+}
+
+fn added(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
+    [one[0].saturating_add(other[0]), one[1].saturating_add(other[1])]
 }

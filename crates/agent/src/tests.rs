@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
 use weir_core::scenario::StepStart;
 use weir_core::{Instant, Values};
 use weir_seams::Entry;
@@ -38,6 +39,9 @@ impl Workload for Fake {
             bytes: None,
             still: Duration::ZERO,
         })
+    }
+    fn opening(&self, _values: &Values) -> Opening {
+        Opening { limit: Duration::from_secs(1), round_trips: 1 }
     }
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
         let assignment = |host: &str, stage, role: &str| Assignment {
@@ -424,9 +428,12 @@ fn orders_that_are_no_messages_end_the_agent_with_a_reason() {
 #[test]
 fn a_heartbeat_of_running_tasks_survives_the_wire() {
     let mut wire = Vec::new();
-    write_frame(&mut wire, &FromAgent::Heartbeat { monotonic_ns: 7, progress: vec![(2, 1 << 40), (3, 0)] })
-        .unwrap();
+    write_frame(
+        &mut wire,
+        &FromAgent::Heartbeat { monotonic_ns: 7, progress: vec![(2, 1 << 40, 7), (3, 0, 0)] },
+    )
+    .unwrap();
     let said = weir_transport::frame::read_frame::<FromAgent>(&mut &wire[..], 1 << 16).unwrap().unwrap();
     let FromAgent::Heartbeat { progress, .. } = said else { panic!("{said:?}") };
-    assert_eq!(progress, [(2, 1 << 40), (3, 0)]);
+    assert_eq!(progress, [(2, 1 << 40, 7), (3, 0, 0)]);
 }

@@ -230,6 +230,9 @@ pub struct StepRecord {
     /// The framing ceiling of the sum of the flows (of the round that has the highest), bit/s, where the workload has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_bits_per_second: Option<f64>,
+    /// From its start to its steady state: samples before are warm-up.
+    #[serde(default)]
+    pub steady_after_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ static PARAMS: &[Param] = &[
     Param::new("sources", Kind::Hosts, "Who sends.").required(),
     Param::new("builders", Kind::Hosts, "Who receives.").required(),
     Param::new("scheduler_host", Kind::Hosts, "Who decides.").required(),
+    Param::new("control", Kind::Choice(&["data", "auxiliary"]), "Where.").default("data"),
 ];
 static ROLES: &[RoleKey] = &[
     RoleKey { key: "sources", single: false },
@@ -26,10 +27,14 @@ hosts = 8
 "#;
 
 fn try_plan(rest: &str) -> Result<Plan, ScenarioErrors> {
+    load_of(&format!("{LAB}{rest}"))
+}
+
+fn load_of(text: &str) -> Result<Plan, ScenarioErrors> {
     let mut workloads = common::workloads();
     let stream = workloads[1];
     workloads.insert(0, WorkloadSchema { name: "gather", params: PARAMS, roles: ROLES, ..stream });
-    load(&format!("{LAB}{rest}"), "roles.toml", &Overrides::default(), &workloads)
+    load(text, "roles.toml", &Overrides::default(), &workloads)
 }
 
 fn step(keys: &str) -> String {
@@ -96,4 +101,30 @@ fn what_does_not_go_with_roles_is_refused() {
     refused(&roles.replace("pi-0", "pi-*"), "`scheduler_host` is one host, and this names 8");
     refused(&roles.replace("\"pi-3\"", "[\"pi-3\", \"pi-[3-4]\"]"), "`builders` names pi-3 twice");
     refused(&roles.replace("pi-3", "po-3"), "no host is called \"po-3\"");
+}
+
+// Spec: scenario.md#step-7
+#[test]
+fn who_decides_must_reach_all_others_over_the_network_it_speaks_on() {
+    let far = |control: &str, auxiliary: &str| {
+        let lab = format!(
+            "[scenario]\nname = \"roles\"\n[lab]\nauxiliary = {{ delay = \"{auxiliary}\" }}\n[[lab.site]]\nname = \"pi\"\nhosts = 3\n\
+             [[lab.host]]\nname = \"pi-0\"\naccess = {{ delay = \"3s\" }}\n"
+        );
+        let keys = format!(
+            "sources = \"pi-1\"\nbuilders = \"pi-2\"\nscheduler_host = \"pi-0\"\ncontrol = \"{control}\""
+        );
+        load_of(&format!("{lab}{}", step(&keys)))
+    };
+    let said = far("data", "0us").unwrap_err().to_string();
+    assert!(
+        said.contains("6 s round trip from pi-0 to pi-2") && said.contains("host.pi-0.access.delay"),
+        "{said}"
+    );
+    assert!(far("auxiliary", "0us").is_ok());
+    let said = far("auxiliary", "1s").unwrap_err().to_string();
+    assert!(
+        said.contains("4 s round trip from pi-0 to pi-1") && said.contains("lab.auxiliary.delay"),
+        "{said}"
+    );
 }

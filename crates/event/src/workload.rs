@@ -7,6 +7,7 @@ pub use crate::plan::SOURCES_MAX;
 use crate::plan::{EventPlan, PARAMS, Profile, ROLES};
 use crate::roles::{BuilderReport, BuilderRole, SchedulerReport, SchedulerRole, SourceReport, SourceRole};
 use crate::shell::ShellError;
+use crate::shell::DIAL_LIMIT;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::regression::slope;
-use weir_core::scenario::RoleKey;
+use weir_core::scenario::{Opening, RoleKey};
 use weir_seams::Entry;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload,
@@ -30,6 +31,8 @@ use weir_transport::{Key, tcp};
 
 mod original;
 
+/// TCP's handshake, hello and challenge, proof and answer.
+const OPENING: Opening = Opening { limit: DIAL_LIMIT, round_trips: 3 };
 const SCHEDULER: &str = "scheduler";
 const SOURCE: &str = "source";
 const BUILDER: &str = "builder";
@@ -85,6 +88,13 @@ impl Workload for Event {
         let period = Duration::try_from_secs_f64(1.0 / plan.rate_hz).unwrap_or(Duration::MAX);
         let still = around.saturating_add(plan.drain).saturating_add(period);
         Ok(Estimate { duration: plan.length() * times + around, duration_bounded: false, bytes: None, still })
+    }
+
+    fn opening(&self, values: &Values) -> Opening {
+        match values.text("profile").as_deref() {
+            Some("o2balancer2") => original::OPENING,
+            _ => OPENING,
+        }
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

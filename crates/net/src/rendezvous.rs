@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_core::hosts::PortRange;
+use weir_core::scenario::Opening;
 use weir_seams::workload::{Assignment, Control, Outcome, StepRequest, Task, WorkloadError};
 use weir_transport::address::Shown;
 use weir_transport::associate::open_all;
@@ -23,6 +24,10 @@ pub const ACCEPT: &str = "accept";
 pub const CONNECT: &str = "connect";
 /// Time one connection may take to be made and to prove itself.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// TCP's handshake, hello and challenge, proof and answer; a lost SYN is not counted in.
+pub const TCP_OPENING: Opening = Opening { limit: CONNECT_LIMIT, round_trips: 3 };
+/// Knock and challenge, proof and answer.
+pub const UDP_OPENING: Opening = Opening { limit: CONNECT_LIMIT, round_trips: 2 };
 /// How long after the start an acceptor waits for flows; all should be there before.
 const LATE_LIMIT: Duration = Duration::from_secs(1);
 /// How soon a client over UDP that asks again is heard, and how soon associations are collected: well within the time from

@@ -134,18 +134,21 @@ fn a_factor_of_some_trials_is_said_with_their_number_once() {
 }
 
 #[test]
-fn a_warm_up_among_the_parameters_is_marked_in_the_plots() {
+fn a_warm_up_is_marked_in_the_plots_and_in_the_figures_behind_them() {
     let directory = sample_folder();
     let run = directory.path().join("run");
-    assert!(!html(&read(&run)).contains("class=warm"));
+    assert!(!html(&read(&run)).contains("warm-up</"));
     let mut plan = sample::plan();
-    plan.configurations[0].steps[1].parameters.insert("warm_up".to_owned(), serde_json::json!("500ms"));
+    plan.configurations[0].steps[1].steady_after_ns = 500_000_000;
     fs::write(run.join("plan.json"), serde_json::to_vec(&plan).unwrap()).unwrap();
     let page = html(&read(&run));
     assert!(
         section(&page, "one").0.contains("class=warm") && !section(&page, "eight").0.contains("class=warm")
     );
     assert!(page.contains("Grey: warm-up, until 500 ms."));
+    let figures = section(&page, "one").0;
+    assert!(figures.contains("<td class=n>0.000 s <span class=quiet>warm-up</span>"), "{figures}");
+    assert!(!figures.contains("<td class=n>0.600 s <span class=quiet>"), "{figures}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use weir_core::evidence::LATENESS_ALLOWED_NS_LEAST;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
-use weir_core::scenario::RoleKey;
+use weir_core::scenario::{Opening, RoleKey};
 use weir_core::{Instant, Values};
 
 /// What one host is asked to do in a step; travels to its agent.
@@ -165,8 +165,10 @@ pub trait Workload: Sync {
     }
     /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
-    /// Refuses parameters that contradict each other, in words that name the keys.
+    /// Refuses parameters that contradict each other, in words that name the keys. `rtt` is zero where it is not known.
     fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError>;
+    /// What making a connection takes: over a path for which that is too long a step is refused before anything starts.
+    fn opening(&self, values: &Values) -> Opening;
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
     /// Whether the step goes on without a host that a fault has killed: it is prepared and started again when the host is back, with
     /// its own earlier address among its peers', and leaves no outcome where it stays away.
@@ -195,6 +197,8 @@ pub struct Control {
     order: AtomicU8,
     /// Payload bytes (or operations) received so far, for live progress.
     progress: AtomicU64,
+    /// Payload bytes sent so far by what may never arrive: a sign of life, counted apart so that nothing is counted twice.
+    sent: AtomicU64,
     /// When the last thread began, 0 before; its distance from `start_at_ns` is what the start really reached.
     began_ns: AtomicU64,
     /// Fine series that the task hands on while it runs; empty of use unless `record` was said.
@@ -268,6 +272,12 @@ impl Control {
     }
     pub fn progress(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
+    }
+    pub fn send(&self, by: u64) {
+        self.sent.fetch_add(by, Ordering::Relaxed);
+    }
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 

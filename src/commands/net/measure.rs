@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 use weir_core::metric::Metric;
 use weir_core::record::{CriterionResult, Summary, Verdict};
+use weir_core::scenario::plan::ramp_length;
 use weir_core::units::human;
 use weir_core::{Value, Values};
 use weir_net::adhoc::summary::{Point, point_id, summarise};
@@ -95,15 +96,18 @@ impl Measuring {
     ) -> anyhow::Result<&Point> {
         let (workload, live) = (self.workload, self.live);
         let id = point_id(workload, &swept);
-        let mut last = Progress { elapsed: Duration::ZERO, count: 0 };
+        let mut last = Progress::default();
+        let steady = steady_after(values);
         // Of what lasts for hours nobody wants a line a second.
         let seconds_between = if workload == "watch" { 10 } else { 1 };
         let mut watch = |progress: Progress| {
             if progress.elapsed.as_secs() < last.elapsed.as_secs() + seconds_between {
                 return;
             }
+            // An end that has said nothing since is waited for: half a rate would be a wrong one.
+            let Some(line) = progress_line(&id, workload, &last, &progress, steady) else { return };
             if live {
-                tell(progress_line(&id, workload, last, progress));
+                tell(line);
             }
             last = progress;
         };
@@ -199,14 +203,52 @@ pub fn definitions(workload: &str) -> &'static [Metric] {
     entry.map_or(&[], |entry| entry.build.metrics())
 }
 
-fn progress_line(id: &str, workload: &str, last: Progress, now: Progress) -> String {
-    let seconds = (now.elapsed.saturating_sub(last.elapsed)).as_secs_f64();
-    let more = now.count.saturating_sub(last.count) as f64;
+/// From the start to the steady state.
+pub fn steady_after(values: &Values) -> Duration {
+    let of = |key: &str| values.duration(key).unwrap_or_default();
+    ramp_length(of("ramp"), values.count("streams").unwrap_or(1)).saturating_add(of("warm_up"))
+}
+
+/// What was counted since `last`, marked where a part of it is warm-up and counts nowhere. `None`: an end has said nothing since.
+fn progress_line(
+    id: &str,
+    workload: &str,
+    last: &Progress,
+    now: &Progress,
+    steady: Duration,
+) -> Option<String> {
+    let a_second = now.rate_since(last)?;
     let rate = match workload {
-        "latency" => format!("{:.0} round trips/s", more / seconds),
-        "path" => format!("{} answers", now.count),
-        "connect" => format!("{:.0} connections/s", more / seconds),
-        _ => human(more * 8.0 / seconds, "bit/s"),
+        "latency" => format!("{a_second:.0} round trips/s"),
+        "path" => format!("{} answers", now.count()),
+        "connect" => format!("{a_second:.0} connections/s"),
+        _ => human(a_second * 8.0, "bit/s"),
     };
-    format!("{id}  {:>4.0} s  {rate}", now.elapsed.as_secs_f64())
+    let mark = if last.elapsed < steady { "  warm-up" } else { "" };
+    Some(format!("{id}  {:>4.0} s  {rate}{mark}", now.elapsed.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_net::adhoc::Counted;
+
+    #[test]
+    fn a_line_has_each_ends_rate_over_its_own_time_and_says_what_is_warm_up() {
+        let at = |milliseconds, count| Counted { at: Duration::from_millis(milliseconds), count };
+        let progress =
+            |seconds, near, far| Progress { elapsed: Duration::from_secs(seconds), ends: vec![near, far] };
+        let line = |last: &Progress, now: &Progress| {
+            progress_line("stream", "stream", last, now, Duration::from_millis(1_500))
+        };
+        // The far end's first word came late: it is of 1.9 s, and not of the second between two lines.
+        let first = progress(1, at(1_000, 125_000), at(100, 12_500));
+        assert_eq!(line(&Progress::default(), &first).unwrap(), "stream     1 s  2 Mbit/s  warm-up");
+        let silent = progress(2, at(2_000, 250_000), at(100, 12_500));
+        assert_eq!(line(&first, &silent), None);
+        let second = progress(2, at(2_000, 250_000), at(2_000, 250_000));
+        assert_eq!(line(&first, &second).unwrap(), "stream     2 s  2 Mbit/s  warm-up");
+        let third = progress(3, at(3_000, 375_000), at(3_000, 375_000));
+        assert_eq!(line(&second, &third).unwrap(), "stream     3 s  2 Mbit/s");
+    }
 }

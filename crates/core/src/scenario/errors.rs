@@ -1,5 +1,6 @@
 //! Everything found wrong with a scenario, each with its place, rendered with the line and carets under it.
 
+use super::plan::WorkloadSchema;
 use crate::text;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::cell::RefCell;
@@ -64,7 +65,7 @@ pub struct ScenarioErrors {
 impl ScenarioErrors {
     /// One problem with the file as a whole, such as that it cannot be read.
     pub fn of_file(file: &str, message: impl Into<String>, help: Option<String>) -> Self {
-        let problems = Problems::new(file, "");
+        let problems = Problems::new(file, "", &[]);
         problems.add_helped(Place::default(), message, help);
         problems.into_errors()
     }
@@ -152,6 +153,8 @@ fn floor_char(text: &str, index: usize) -> usize {
 pub(super) struct Problems {
     sources: RefCell<Vec<Source>>,
     found: RefCell<Found>,
+    /// Whose keys may stand in the wrong place.
+    pub workloads: Vec<WorkloadSchema>,
 }
 
 #[derive(Debug, Default)]
@@ -165,9 +168,10 @@ struct Found {
 }
 
 impl Problems {
-    pub fn new(file: &str, text: &str) -> Problems {
+    pub fn new(file: &str, text: &str, workloads: &[WorkloadSchema]) -> Problems {
         let file = Source { name: file.to_owned(), text: text.to_owned() };
-        Problems { sources: RefCell::new(vec![file]), found: RefCell::default() }
+        let workloads = workloads.to_vec();
+        Problems { sources: RefCell::new(vec![file]), found: RefCell::default(), workloads }
     }
     /// Makes a further text known; its places carry the number returned.
     pub fn add_source(&self, name: String, text: &str) -> usize {

@@ -53,6 +53,44 @@ pub fn explain(key: Option<&str>, workloads: &[WorkloadSchema]) -> Result<String
     Ok(out)
 }
 
+/// Places that `homes` names.
+const HOMES_SHOWN: usize = 3;
+
+/// Where a key of this name may be written: within the table `near` first, then in the order of the language. `None`: nowhere.
+pub(super) fn homes(key: &str, near: &str, workloads: &[WorkloadSchema]) -> Option<String> {
+    if let Some(table) = TABLES.iter().find(|table| table.name == key) {
+        return Some(format!("the file itself, as {}", table.header));
+    }
+    let all = everything(workloads);
+    let within = format!("{near}.");
+    let (own, others): (Vec<&Found>, Vec<&Found>) =
+        all.iter().filter(|found| found.param.name == key).partition(|found| found.path.starts_with(&within));
+    let mut homes: Vec<String> = Vec::new();
+    for found in own.into_iter().chain(others) {
+        let table = TABLES
+            .iter()
+            .filter(|table| found.path.starts_with(&format!("{}.", table.name)))
+            .max_by_key(|table| table.name.len())?;
+        let below = &found.path[table.name.len() + 1..];
+        // `[lab]` names its tables as keys, which have headers of their own.
+        let nested = TABLES.iter().find(|table| table.name == found.path);
+        homes.push(match (below.rsplit_once('.'), nested) {
+            (_, Some(nested)) => format!("[lab], as {}", nested.header),
+            (Some((inner, _)), None) => format!("`{inner}` of {}", found.header),
+            (None, None) => found.header.clone(),
+        });
+    }
+    homes.dedup();
+    let more = homes.len().saturating_sub(HOMES_SHOWN);
+    homes.truncate(HOMES_SHOWN);
+    let shown = homes.join(", or ");
+    match (homes.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(shown),
+        (false, more) => Some(format!("{shown}; `weir explain {key}` has {more} more places")),
+    }
+}
+
 /// `lab.link.rtt` is `link.rtt` in paths.
 fn short_name(path: &str) -> &str {
     path.strip_prefix("lab.").unwrap_or(path)
@@ -241,7 +279,8 @@ mod tests {
             params: OWN,
             metrics: &[],
             roles: &[],
-            refusal: |_, _, _| None,
+            refusal: |_, _, _, _| None,
+            opening: |_, _| super::super::plan::Opening { limit: std::time::Duration::ZERO, round_trips: 1 },
         }]
     }
 

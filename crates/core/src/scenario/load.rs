@@ -38,7 +38,7 @@ pub fn load(
         let message = format!("the file has {} bytes; a scenario has at most {FILE_BYTES_MAX}", text.len());
         return Err(ScenarioErrors::of_file(file, message, None));
     }
-    let problems = Problems::new(file, text);
+    let problems = Problems::new(file, text, workloads);
     match read(text, overrides, workloads, &problems) {
         Some(plan) if !problems.any() => Ok(plan),
         _ => Err(problems.into_errors()),

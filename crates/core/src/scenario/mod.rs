@@ -20,6 +20,7 @@ pub mod order;
 mod overrides;
 mod path;
 pub mod plan;
+mod reach;
 mod reader;
 mod resolved;
 mod schema;
@@ -38,7 +39,7 @@ pub use load::{FILE_BYTES_MAX, load};
 pub use nearest::nearest;
 pub use plan::{
     Affected, Bound, Condition, Configuration, Criterion, Fault, FaultAction, FaultPart, Fit, FitValue,
-    Overrides, Plan, RealHost, Reference, RoleKey, Select, Step, StepStart, WorkloadSchema,
+    Opening, Overrides, Plan, RealHost, Reference, RoleKey, Select, Step, StepStart, WorkloadSchema,
 };
 pub use schema::TRIALS_MAX;
 

@@ -98,7 +98,9 @@ pub(super) fn find(
                 let rest = words[2..].join(".");
                 return refuse(Some(format!("paths go by name: {}.NAME.{rest}", words[1])));
             }
+            let whole = whole_path(root, &words, workloads);
             let help = match nearest(word, ROOTS) {
+                _ if whole.is_some() => format!("did you mean `{}`?", whole.unwrap_or_default()),
                 Some(near) => format!(
                     "did you mean `{}`?",
                     std::iter::once(near).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(".")
@@ -164,6 +166,23 @@ pub(super) fn find(
             Some(target)
         }
     }
+}
+
+/// A path whose beginning was left out: `load.streams` of a step called load, or `streams` of the only thing that has it.
+fn whole_path(root: &Table, words: &[&str], workloads: &[WorkloadSchema]) -> Option<String> {
+    let sorts = || ROOTS.into_iter().map(|sort| (sort, named(root, sort, workloads)));
+    let has = |named: &Named, key: &str| named.keys.iter().any(|param| param.name == key && key != "name");
+    let of_name = sorts().find_map(|(sort, all)| {
+        let key = words.get(1)?;
+        all.iter().find(|named| named.name == words[0] && has(named, key)).map(|_| sort.to_owned())
+    });
+    let before = of_name.or_else(|| {
+        sorts().find_map(|(sort, all)| {
+            let found = all.iter().find(|named| has(named, words[0]))?;
+            Some(format!("{sort}.{}", found.name))
+        })
+    });
+    Some(format!("{}.{}", before?, words.join(".")))
 }
 
 /// Follows the words of a path below a name through the declared keys.

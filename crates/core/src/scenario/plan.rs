@@ -21,8 +21,25 @@ pub struct WorkloadSchema {
     pub metrics: &'static [Metric],
     /// Keys by which a step places roles on hosts instead of pairing `from` with `to`; empty for most workloads.
     pub roles: &'static [RoleKey],
-    /// Why the workload of this name refuses these values for so many pairs, in words that name the keys.
-    pub refusal: fn(&str, &Values, usize) -> Option<String>,
+    /// Why the workload of this name refuses these values for so many pairs, of which the farthest have this round trip (zero
+    /// where it is not known), in words that name the keys.
+    pub refusal: fn(&str, &Values, usize, Duration) -> Option<String>,
+    /// What making a connection takes with these values.
+    pub opening: fn(&str, &Values) -> Opening,
+}
+
+/// What it takes until a connection can be used: so many round trips, for which there is so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    pub limit: Duration,
+    pub round_trips: u32,
+}
+
+impl Opening {
+    /// The longest round trip over which one can be made.
+    pub fn rtt_max(self) -> Duration {
+        self.limit / self.round_trips.max(1)
+    }
 }
 
 impl WorkloadSchema {
@@ -40,7 +57,7 @@ impl WorkloadSchema {
 pub struct RoleKey {
     /// A parameter of kind `Hosts` of the workload.
     pub key: &'static str,
-    /// Exactly one host has it.
+    /// Exactly one host has it, and it speaks with all that have another.
     pub single: bool,
 }
 

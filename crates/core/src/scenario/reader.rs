@@ -2,9 +2,10 @@
 //! remembers which, so that the resolved scenario can spell them out.
 
 use super::errors::{Place, Problems};
+use super::explain;
 use super::nearest::suggestion;
 use super::schema::{self, is_later_value};
-use super::tree::{Data, Node, Table, shortened};
+use super::tree::{Data, Entry, Node, Table, shortened};
 use crate::param::{Kind, Param, Raw, Value};
 use crate::units::{BitsPerSecond, Bytes, duration_text};
 use std::cell::RefCell;
@@ -84,13 +85,8 @@ impl<'a> Reader<'a> {
             if self.keys.iter().any(|param| param.name == key) {
                 continue;
             }
-            let message = format!("unknown key `{}` in {}", shortened(key), self.what);
-            if self.context.problems.full() {
-                self.context.problems.add(entry.key_at, message);
-                continue;
-            }
             let names = self.keys.iter().map(|param| param.name);
-            self.context.problems.add_helped(entry.key_at, message, suggestion(key, names));
+            unknown_key(entry, (self.schema, &self.what), names, self.context.problems);
         }
     }
 
@@ -273,6 +269,28 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Tells of a key that the table `what` does not have, with what it is most likely a slip of: a name of the table, or a key that
+/// has been written in the wrong place.
+// Spec: scenario.md#file-2
+fn unknown_key<'n>(
+    entry: &Entry,
+    (schema, what): (&str, &str),
+    names: impl Iterator<Item = &'n str> + Clone,
+    problems: &Problems,
+) {
+    let key = entry.key.as_str();
+    let message = format!("unknown key `{}` in {what}", shortened(key));
+    if problems.full() {
+        problems.add(entry.key_at, message);
+        return;
+    }
+    // A name that stands elsewhere as it is written is a better guess than one here with a letter or two changed.
+    let help = explain::homes(key, schema, &problems.workloads)
+        .map(|homes| format!("`{}` belongs in {homes}", shortened(key)))
+        .or_else(|| suggestion(key, names));
+    problems.add_helped(entry.key_at, message, help);
+}
+
 /// Reads one value as a parameter's kind and checks its range.
 pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Option<Value> {
     if let (Kind::Hosts, Data::List(_)) = (param.kind, &node.data) {
@@ -288,9 +306,8 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
                     values.insert(entry.key.clone(), value);
                 }
                 None => {
-                    let message = format!("unknown key `{}` in `{}`", shortened(&entry.key), param.name);
                     let names = inner.iter().map(|param| param.name);
-                    problems.add_helped(entry.key_at, message, suggestion(&entry.key, names));
+                    unknown_key(entry, ("", &format!("`{}`", param.name)), names, problems);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Which points a criterion speaks of, and which point another is compared with.
 
+use super::nearest::nearest;
 use super::plan::{Condition, Configuration, Criterion, Fit, Plan, Reference, Select, Step};
 use crate::metric::Metric;
 use crate::param::Value;
@@ -50,13 +51,75 @@ pub fn unmet(configurations: &[Configuration], select: &Select) -> Option<String
                 taken.push(value);
             }
         }
+        let near = nearest_value(condition, &taken).map(|near| format!(": nearest is {}", near.to_json()));
         let more = taken.len().saturating_sub(VALUES_SHOWN);
         let shown = taken.iter().take(VALUES_SHOWN).map(|value| value.to_json().to_string());
         let shown = shown.collect::<Vec<_>>().join(", ");
         let more = if more > 0 { format!(", … ({more} more)") } else { String::new() };
-        (!taken.is_empty())
-            .then(|| format!("`{name}` is never what `where` asks; its values are {shown}{more}"))
+        (!taken.is_empty()).then(|| {
+            format!(
+                "`{name}` is never what `where` asks{}; its values are {shown}{more}",
+                near.unwrap_or_default()
+            )
+        })
     })
+}
+
+/// Of the values that there are the one nearest to what is asked: of numbers by their distance, of texts by their letters.
+fn nearest_value<'a>(condition: &Condition, taken: &[&'a Value]) -> Option<&'a Value> {
+    let asked: Vec<&Value> = match condition {
+        Condition::OneOf(values) => values.iter().collect(),
+        Condition::Range { from, to } => vec![from, to],
+    };
+    let distance = |value: &Value| {
+        let value = value.as_number()?;
+        asked
+            .iter()
+            .filter_map(|asked| asked.as_number())
+            .map(|asked| (asked - value).abs())
+            .min_by(f64::total_cmp)
+    };
+    let by_number = taken.iter().filter_map(|value| Some((distance(value)?, *value)));
+    if let Some((_, value)) = by_number.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        return Some(value);
+    }
+    let text = |value: &'a Value| if let Value::Text(text) = value { Some(text.as_str()) } else { None };
+    let near = asked.iter().find_map(|asked| match asked {
+        Value::Text(asked) => nearest(asked, taken.iter().filter_map(|value| text(value))),
+        _ => None,
+    })?;
+    taken.iter().copied().find(|value| text(value) == Some(near))
+}
+
+/// The point that meets most of the conditions of a selection that none meets whole, and the first that it does not: in words.
+pub fn nearly(
+    configurations: &[Configuration],
+    select: &Select,
+    emits: &dyn Fn(&Step) -> bool,
+) -> Option<String> {
+    let steps = configurations
+        .iter()
+        .flat_map(|configuration| configuration.steps.iter().map(move |step| (configuration, step)));
+    let unmet = |configuration: &Configuration, step: &Step| -> Vec<String> {
+        let case = configuration.case.as_ref();
+        let other = !select.cases.is_empty() && !case.is_some_and(|case| select.cases.contains(case));
+        let mut unmet: Vec<String> =
+            other.then(|| format!("case is {:?}", case.map_or("none", String::as_str))).into_iter().collect();
+        for (name, condition) in &select.parameters {
+            let own = Value::Text(step.name.clone());
+            let value = if name == "step" { Some(&own) } else { parameter(step, name) };
+            if !value.is_some_and(|value| holds(condition, value)) {
+                let value = value.map_or("not given".to_owned(), |value| value.to_json().to_string());
+                unmet.push(format!("`{name}` is {value}"));
+            }
+        }
+        unmet
+    };
+    let near = steps
+        .filter(|(_, step)| emits(step))
+        .map(|(configuration, step)| (unmet(configuration, step), step))
+        .min_by_key(|(unmet, _)| unmet.len())?;
+    Some(format!("the nearest point is {}, where {}", near.1.point, near.0.join(" and ")))
 }
 
 /// The points that `select` selects among those that can have `metric`: a metric of a workload belongs to its steps, one

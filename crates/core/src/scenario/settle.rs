@@ -45,9 +45,12 @@ pub(super) fn settle(
     if chosen.is_empty() {
         if !scene.lenient {
             let unmet = select::unmet(scene.configurations, &criterion.select);
-            let help = unmet.unwrap_or_else(|| {
-                "`where` and `case` must leave at least one step that has the metric".to_owned()
-            });
+            let nearly = || {
+                select::nearly(scene.configurations, &criterion.select, &|step| criterion.emitted_by(step))
+            };
+            let help = unmet
+                .or_else(nearly)
+                .unwrap_or_else(|| "no step has the metric: name one of a workload that is there".to_owned());
             problems.add_help(at, format!("{} selects no point", reader.what), help);
         }
         found.not_judged.push(criterion.text);

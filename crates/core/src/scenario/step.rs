@@ -5,6 +5,7 @@ use super::glob::Glob;
 use super::lab::titled;
 use super::nearest::{nearest, suggestion};
 use super::plan::{RoleKey, Step, StepStart, WorkloadSchema};
+use super::reach::Reach;
 use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
 use super::tree::{Data, Table};
@@ -39,6 +40,7 @@ pub(super) fn steps(
     let names: Vec<&str> = tables.iter().filter_map(|(table, _)| table.text("name")).collect();
     let mut steps: Vec<Step> = Vec::new();
     let link_counts = LinkCounts::new();
+    let reach = topology.map(|topology| Reach::new(root, topology));
     let real = root.get("hosts").is_some();
     for (index, (table, at)) in tables.iter().enumerate() {
         let workload = workload_of(table, *at, workloads, context);
@@ -79,9 +81,15 @@ pub(super) fn steps(
         else {
             continue;
         };
+        let reach = reach.as_ref().filter(|_| !real);
+        if let Some(reach) = reach {
+            let opening = (workload.opening)(workload.name, &values);
+            reach.check(&name, &pairs, (role_keys, roles.as_slice()), &values, opening, problems);
+        }
+        let rtt = reach.map_or(Duration::ZERO, |reach| reach.longest(&pairs));
         // What is wrong with a single key has been said; this is about keys that do not go together.
         if problems.count() == met
-            && let Some(text) = (workload.refusal)(workload.name, &values, at_once(&pairs, &rounds))
+            && let Some(text) = (workload.refusal)(workload.name, &values, at_once(&pairs, &rounds), rtt)
         {
             problems.add(refused_key(&reader, table, &text), format!("step {name:?}: {text}"));
             continue;

@@ -18,7 +18,7 @@ impl Topology {
                 *second = delay;
             }
         }
-        let delays = self.sums(&|index| self.delay_ns(index));
+        let delays = self.stage_delays();
         let mut longest = 0u64;
         for (from, [first, second]) in farthest.iter().enumerate() {
             let Some(first) = first else { continue };
@@ -45,7 +45,8 @@ impl Topology {
         Some(Duration::from_nanos(delays.fold(0, u64::saturating_add)))
     }
 
-    fn delay_ns(&self, directed: usize) -> u64 {
+    /// Propagation over a directed link.
+    pub fn delay_ns(&self, directed: usize) -> u64 {
         let access_count = 2 * self.hosts.len();
         if directed < access_count {
             return self.hosts[directed / 2].access.delay_ns;
@@ -207,6 +208,11 @@ impl Topology {
             }
         }
         sums
+    }
+
+    /// Propagation from each stage to each other in nanoseconds: `[to][from]`; `None` without a path.
+    pub fn stage_delays(&self) -> Vec<Vec<Option<u64>>> {
+        self.sums(&|index| self.delay_ns(index))
     }
 
     /// Directed links between stages on the way from each stage to each other: `[to][from]`; `None` without a path.

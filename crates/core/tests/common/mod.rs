@@ -1,8 +1,9 @@
 //! Schemas like those of the real registry, which core does not know.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::time::Duration;
 use weir_core::metric::{Better, Metric, Scope};
-use weir_core::scenario::{Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
+use weir_core::scenario::{Opening, Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
 use weir_core::{Kind, Param, Values};
 
 const fn metric(name: &'static str, unit: &'static str, scope: Scope) -> Metric {
@@ -28,7 +29,7 @@ static BESIDE_METRICS: &[Metric] =
     &[metric("port.load_ratio", "1", Scope::Port), metric("port.dropped_packets", "packets", Scope::Port)];
 
 pub fn workloads() -> Vec<WorkloadSchema> {
-    let refusal = |_: &str, values: &Values, _| {
+    let refusal = |_: &str, values: &Values, _, _| {
         let both = values.duration("duration").is_some() && values.size("bytes").is_some();
         let ends = ["duration", "bytes", "count"].iter().any(|key| values.get(key).is_some());
         match (both, ends) {
@@ -44,6 +45,7 @@ pub fn workloads() -> Vec<WorkloadSchema> {
         metrics,
         roles: &[],
         refusal,
+        opening: |_, _| Opening { limit: Duration::from_secs(10), round_trips: 3 },
     };
     vec![
         schema("latency", LATENCY_PARAMS, LATENCY_METRICS),

@@ -25,7 +25,7 @@ pub const DATA_TOKEN: Token = *b"weir o2b2 data \n";
 /// A connection that ended is made anew after so long, for as long as the role runs (the message library's `ZMQ_RECONNECT_IVL`).
 const AGAIN: Duration = Duration::from_millis(100);
 /// How long making a connection may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest time for which a role does not look at orders, its listener and connections under way.
 pub const LOOK: Duration = Duration::from_millis(5);
 /// Read at once from one connection, so that all have their turn.

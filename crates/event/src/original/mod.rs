@@ -24,6 +24,7 @@ pub mod source;
 pub use account::{BuilderAccount, SchedulerAccount, SourceAccount};
 pub use builder::{Builder, BuilderPlan};
 pub use conductor::ConductorPlan;
+pub(crate) use line::CONNECT_LIMIT;
 pub use rules::{PARAMS, Rules};
 pub use scheduler::{Scheduler, SchedulerPlan};
 pub use source::{Source, SourcePlan};

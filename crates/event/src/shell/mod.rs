@@ -11,6 +11,7 @@ mod source;
 mod way;
 
 pub use builder::BuilderShell;
+pub(crate) use news::DIAL_LIMIT;
 pub use order::Order;
 pub use scheduler::SchedulerShell;
 pub use source::SourceShell;

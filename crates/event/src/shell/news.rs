@@ -16,7 +16,7 @@ use weir_transport::handshake::Status;
 use weir_transport::tcp_options::TcpOptions;
 
 /// A connection that takes longer is tried again.
-const DIAL_LIMIT: Duration = Duration::from_secs(2);
+pub const DIAL_LIMIT: Duration = Duration::from_secs(2);
 /// Connections under way at once; more wait.
 const DIALS_AT_ONCE: usize = 64;
 /// How soon a gate notices that it is no longer wanted.

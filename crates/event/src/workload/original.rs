@@ -3,7 +3,7 @@
 use super::{BUILDER, LENGTH_TOLERANCE, SCHEDULER, SOURCE, bodies};
 use crate::metrics;
 use crate::original::{
-    Builder, BuilderAccount, BuilderPlan, ConductorPlan, Rules, Scheduler, SchedulerAccount, SchedulerPlan,
+    Builder, BuilderAccount, CONNECT_LIMIT, BuilderPlan, ConductorPlan, Rules, Scheduler, SchedulerAccount, SchedulerPlan,
     Source, SourceAccount, SourcePlan,
 };
 use crate::plan::EventPlan;
@@ -11,12 +11,16 @@ use serde::Serialize;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use weir_core::record::{Observed, Row, Series};
+use weir_core::scenario::Opening;
 use weir_seams::workload::{Control, Derived, Outcome, Task, WorkloadError};
 use weir_sys::clock;
 use weir_transport::Key;
 
 /// Beyond the planned end, so that a role whose scheduler is gone ends too.
 const GRACE: Duration = Duration::from_secs(60);
+
+/// Once TCP has made it, hello and challenge, proof and answer.
+pub(super) const OPENING: Opening = Opening { limit: CONNECT_LIMIT, round_trips: 2 };
 
 /// Before the first heartbeat and after the last, as far as the rules say.
 pub(super) fn waits(rules: &Rules) -> Duration {

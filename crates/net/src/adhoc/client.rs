@@ -53,12 +53,37 @@ pub struct Client {
     silence: Duration,
 }
 
+/// What one end has counted, and when, from the start by its own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub at: Duration,
+    /// Payload bytes received, or round trips done.
+    pub count: u64,
+}
+
 /// How far a measurement is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     pub elapsed: Duration,
-    /// Payload bytes received at both ends, or round trips done.
-    pub count: u64,
+    /// Of each end that counts. What the far end says takes as long as the path holds it up, so its time comes with its count.
+    pub ends: Vec<Counted>,
+}
+
+impl Progress {
+    /// What both ends have counted.
+    pub fn count(&self) -> u64 {
+        self.ends.iter().map(|end| end.count).sum()
+    }
+
+    /// Counts a second since `before`, each end's over the time between its own counts. `None`: an end has said nothing since.
+    pub fn rate_since(&self, before: &Progress) -> Option<f64> {
+        let rates = self.ends.iter().enumerate().map(|(index, now)| {
+            let then = before.ends.get(index).copied().unwrap_or_default();
+            let seconds = now.at.saturating_sub(then.at).as_secs_f64();
+            (seconds > 0.0).then(|| now.count.saturating_sub(then.count) as f64 / seconds)
+        });
+        rates.sum()
+    }
 }
 
 /// Who ended a measurement before its time.
@@ -318,7 +343,7 @@ fn watch(
 ) -> Result<Course, AdhocError> {
     let start = Instant::now() + control.start_at().since(clock::monotonic());
     let mut course = Course { far: None, ender: None, told: None };
-    let mut far_count = 0;
+    let mut far = Counted::default();
     let mut told = start;
     let mut heard = start;
     let (mut ended, mut stopped): (Option<Instant>, Option<Instant>) = (None, None);
@@ -349,9 +374,9 @@ fn watch(
             match poll::wait(server.stream.as_fd(), Interest::Readable, LOOK) {
                 Ok(false) => {}
                 Ok(true) => match server.hear(OUTCOME_LIMIT) {
-                    Ok(FromServer::Progress { count }) => {
-                        (far_count, heard) = (count, Instant::now());
-                        course.told = Some((start.elapsed(), count));
+                    Ok(FromServer::Progress { count, at_ns }) => {
+                        (far, heard) = (Counted { at: Duration::from_nanos(at_ns), count }, Instant::now());
+                        course.told = Some((far.at, far.count));
                     }
                     Ok(FromServer::Stopping) => {
                         heard = Instant::now();
@@ -409,7 +434,9 @@ fn watch(
                 return give_up(error);
             }
             told += TELL_EVERY;
-            tell(Progress { elapsed: start.elapsed(), count: control.progress() + far_count });
+            let elapsed = start.elapsed();
+            let near = Counted { at: elapsed, count: control.progress() };
+            tell(Progress { elapsed, ends: vec![near, far] });
         }
     }
 }

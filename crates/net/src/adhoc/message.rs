@@ -68,9 +68,10 @@ pub enum FromServer {
     Connected,
     /// The server was told to end: the client stops its load too, both drain and report.
     Stopping,
-    /// Payload bytes received (or round trips) so far.
+    /// Payload bytes received (or round trips) so far, and when that was, from the start by the server's clock.
     Progress {
         count: u64,
+        at_ns: u64,
     },
     /// A stretch of a fine series of the server's end, where the client wants it; counts from the start by the server's clock.
     Chunk(Box<Chunk>),

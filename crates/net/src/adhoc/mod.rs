@@ -13,7 +13,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Keep, Measurement, Progress};
+pub use client::{Client, Counted, Keep, Measurement, Progress};
 pub use message::Job;
 pub use server::{Server, ServerLimits};
 pub use summary::metrics;

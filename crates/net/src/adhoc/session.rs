@@ -105,34 +105,36 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         (running.join(), lost)
     });
     match (result, lost) {
-        (Ok(Ok(outcome)), Some(lost)) => Ok(format!("{}, {lost}", done(&job, &control, &outcome))),
+        (Ok(Ok(outcome)), Some(lost)) => Ok(format!("{}, {lost}", account(&job, &control, &outcome))),
         (Ok(Ok(outcome)), None) => {
-            let text = done(&job, &control, &outcome);
+            let done = account(&job, &control, &outcome);
             carry(&session, &control)?;
             session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
-            Ok(text)
+            Ok(done)
         }
         (Ok(Err(error)), _) => session.refuse(&error.text),
         (Err(_), _) => session.refuse("the server's load panicked: this is a bug of weir"),
     }
 }
 
-/// What this end did, for its log.
-fn done(job: &Job, control: &Control, outcome: &Outcome) -> String {
-    let (name, flows, bytes) = (job.name(), job.flows(true).len(), control.progress());
-    match job {
-        Job::Latency(_) | Job::Connect(_) | Job::Path(_) => name.to_owned(),
-        Job::Stream(_) | Job::Watch(_) => {
-            let body: StreamBody = serde_json::from_value(outcome.body.clone()).unwrap_or_default();
-            let sent: u64 = body.sent.iter().map(|flow| flow.bytes).sum();
-            match (bytes, sent) {
-                (bytes, 0) => format!("{name}, {flows} flows, {bytes} bytes received"),
-                (0, sent) => format!("{name}, {flows} flows, {sent} bytes sent"),
-                _ => format!("{name}, {flows} flows, {bytes} bytes received, {sent} sent"),
-            }
-        }
-        _ => format!("{name}, {flows} flows, {bytes} bytes"),
+/// What the server's end did, for its log.
+pub(super) fn account(job: &Job, control: &Control, outcome: &Outcome) -> String {
+    if let Job::Latency(_) | Job::Connect(_) | Job::Path(_) = job {
+        return job.name().to_owned();
     }
+    let count = job.flows(true).len();
+    let mut sent = control.sent();
+    if let Job::Stream(_) | Job::Watch(_) = job
+        && let Ok(body) = serde_json::from_value::<StreamBody>(outcome.body.clone())
+    {
+        sent = body.sent.iter().map(|flow| flow.bytes).sum();
+    }
+    let moved = match (control.progress(), sent) {
+        (received, 0) => format!("{received} bytes received"),
+        (0, sent) => format!("{sent} bytes sent"),
+        (received, sent) => format!("{received} bytes received, {sent} sent"),
+    };
+    format!("{}, {count} flow{}, {moved}", job.name(), if count == 1 { "" } else { "s" })
 }
 
 /// Registers the session, lets its flows in, and sets what the client asked of the sockets.
@@ -294,7 +296,8 @@ fn watch(
         }
         if lost.is_none() && told.elapsed() >= PROGRESS_EVERY {
             told = Instant::now();
-            let progress = FromServer::Progress { count: control.progress() };
+            let at_ns = clock::monotonic().as_ns().saturating_sub(control.start_at().as_ns());
+            let progress = FromServer::Progress { count: control.progress(), at_ns };
             lost = session.send(&progress, PATIENCE).and_then(|()| carry(session, control)).err();
         }
         if lost.is_some() {

@@ -4,6 +4,7 @@ use super::relay::Relay;
 use super::*;
 use crate::latency::LatencyPlan;
 use crate::stream::plan::StreamPlan;
+use crate::udp::plan::UdpPlan;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use weir_core::param::Value;
+use weir_core::units::Hertz;
 use weir_core::{Bytes, Values};
+use weir_seams::workload::{Control, Outcome};
 use weir_transport::Key;
 use weir_transport::datagram::Opening;
 use weir_transport::handshake::{self, Mode};
@@ -450,4 +453,33 @@ fn flows_over_udp_open_all_at_once_and_each_survives_the_loss_of_any_of_its_word
     assert_eq!(measurement.invalid, None, "{measurement:?}");
     let flows = measurement.rows.iter().filter(|row| row.metric == crate::udp::outcome::LOSS);
     assert_eq!(flows.count(), FLOWS as usize);
+}
+
+/// Sums of what both ends count are of payload that arrived, whoever sends.
+#[test]
+fn payload_is_counted_where_it_arrives_and_the_server_says_what_it_sent() {
+    let plan = |pairs: &[(&str, Value)]| {
+        let mut values = Values::default();
+        pairs.iter().for_each(|(key, value)| values.set(key, value.clone()));
+        values
+    };
+    for (direction, received, sent) in [("up", 70_000, 0), ("down", 0, 70_000), ("both", 70_000, 70_000)] {
+        let values = plan(&[
+            ("count", Value::Count(50)),
+            ("packet_rate", Value::Frequency(Hertz(1_000.0))),
+            ("direction", Value::Text(direction.to_owned())),
+        ]);
+        let job = Job::Udp(UdpPlan::from_values(&values).unwrap());
+        let control = Control::default();
+        control.advance(received);
+        control.send(sent);
+        let said = super::session::account(&job, &control, &Outcome::default());
+        let flows = if direction == "both" { "2 flows" } else { "1 flow" };
+        let bytes = match direction {
+            "up" => "70000 bytes received",
+            "down" => "70000 bytes sent",
+            _ => "70000 bytes received, 70000 sent",
+        };
+        assert_eq!(said, format!("udp, {flows}, {bytes}"));
+    }
 }

@@ -44,6 +44,11 @@ impl Moved<'_> {
         // A burst may take minutes, and is under way all the while.
         self.control.advance(bytes as u64);
     }
+
+    fn sent(&mut self, bytes: usize) {
+        self.step(0);
+        self.control.send(bytes as u64);
+    }
 }
 
 fn now_ns() -> u64 {
@@ -319,13 +324,13 @@ fn write(
     if !opening.is_empty() {
         stream.write_all(opening)?;
         left -= (opening.len() - TOKEN_BYTES) as u64;
-        moved.step(opening.len() - TOKEN_BYTES);
+        moved.sent(opening.len() - TOKEN_BYTES);
     }
     while left > 0 {
         let count = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         stream.write_all(&block[..count])?;
         left -= count as u64;
-        moved.step(count);
+        moved.sent(count);
     }
     Ok(())
 }

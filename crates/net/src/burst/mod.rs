@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -52,6 +53,10 @@ impl Workload for Burst {
             duration_bounded: false,
             bytes: Some(total),
         })
+    }
+
+    fn opening(&self, _values: &Values) -> Opening {
+        rendezvous::TCP_OPENING
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

@@ -17,6 +17,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
+use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -37,6 +39,13 @@ impl Workload for Connect {
         let plan = ConnectPlan::from_values(values)?;
         rendezvous::flow_count(plan.streams, pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
+            // Its handshake and its exchange take a round trip each.
+            Until::Duration(duration) if duration < rtt.saturating_mul(2) => {
+                return Err(WorkloadError::stop(format!(
+                    "`duration` {duration:?} ends before one connection does: it takes two round trips of {}",
+                    human(rtt.as_secs_f64(), "s")
+                )));
+            }
             Until::Duration(duration) => {
                 Estimate { duration, duration_bounded: true, bytes: None, still: Duration::ZERO }
             }
@@ -47,6 +56,10 @@ impl Workload for Connect {
                 Estimate { duration, duration_bounded: false, bytes: None, still: Duration::ZERO }
             }
         })
+    }
+
+    fn opening(&self, _values: &Values) -> Opening {
+        rendezvous::TCP_OPENING
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

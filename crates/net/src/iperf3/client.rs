@@ -7,7 +7,7 @@ use super::results::Results;
 use super::wire::{Cookie, State, Wire, WireError, make_cookie};
 use super::{LOOK, PATIENCE};
 use crate::adhoc::client::{CONTROL_SEGMENT_BYTES, Ender, judge};
-use crate::adhoc::{AdhocError, CLIENT, Job, Measurement, Progress};
+use crate::adhoc::{AdhocError, CLIENT, Counted, Job, Measurement, Progress};
 use crate::rendezvous::{self, Flow, FlowSpec};
 use crate::stream::clock::{Ending, Patience};
 use crate::stream::engine;
@@ -125,7 +125,9 @@ impl Client {
                 &control,
                 interrupts,
                 &mut |elapsed| {
-                    tell(Progress { elapsed, count: control.progress() + acknowledged() });
+                    // The server says nothing of what has arrived.
+                    let count = control.progress() + control.sent() + acknowledged();
+                    tell(Progress { elapsed, ends: vec![Counted { at: elapsed, count }] });
                 },
                 || running.is_finished(),
             );

@@ -163,7 +163,7 @@ impl End<'_> {
                     } else {
                         sent.omitted = sent.in_all;
                     }
-                    self.control.advance(taken * load.size_bytes as u64);
+                    self.control.send(taken * load.size_bytes as u64);
                 }
                 Err(error) => {
                     failed = Some(error);

@@ -136,8 +136,7 @@ fn one_at_a_time(
         before_ns = now_ns;
     }
     if result.is_ok() && trips.counted() == 0 && !control.stopping() {
-        result =
-            Err(io::Error::new(ErrorKind::InvalidData, "no request was left to count after the warm-up"));
+        result = Err(load.plan.nothing_counted(number));
     }
     report.trips = Some(trips);
     result

@@ -13,10 +13,13 @@ use crate::generator;
 use crate::rendezvous::{self, Side};
 use pingpong::{Limits, Load, Until};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::time::Duration;
 use trips::{LatencyBody, METRICS};
 use weir_core::metric::Metric;
 use weir_core::param::Kind;
+use weir_core::scenario::Opening;
+use weir_core::units::human;
 use weir_core::{Param, Values};
 use weir_seams::workload::{
     Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
@@ -180,6 +183,65 @@ impl LatencyPlan {
             Until::Duration(duration) if duration <= self.warm_up => {
                 stop("`warm_up` leaves nothing to measure of `duration`".to_owned())
             }
+            _ => self.leaves_some(),
+        }
+    }
+
+    /// Refuses requests at the ticks of a clock of which none would count.
+    // Spec: net-protocol.md#latency-7
+    fn leaves_some(&self) -> Result<(), WorkloadError> {
+        let Some(rate) = self.rate_hertz else { return Ok(()) };
+        let requests = open::tick_count(self, rate);
+        let last = requests.saturating_sub(1);
+        if last >= self.warm_up_count && last as f64 / rate >= self.warm_up.as_secs_f64() {
+            return Ok(());
+        }
+        let first = (self.warm_up_count as f64).max((self.warm_up.as_secs_f64() * rate).ceil());
+        let (bound, longer) = match self.until {
+            Until::Duration(duration) => {
+                let least = human((first / rate).ceil() + 1.0 / rate, "s");
+                (format!("`duration` {duration:?}"), format!("take a `duration` of {least}"))
+            }
+            Until::Count(count) => {
+                let least = first as u64 - self.warm_up_count.min(first as u64) + 1;
+                (format!("`count` {count}"), format!("take a `count` of {least}"))
+            }
+        };
+        Err(WorkloadError::stop(format!(
+            "`rate` {rate} Hz and {bound} make {requests} requests, and none counts: the first {} (`warm_up_count`) do not, nor \
+             those of the first {:?} (`warm_up`); {longer}, a higher `rate` or less warm-up",
+            self.warm_up_count, self.warm_up
+        )))
+    }
+
+    /// What is said where only the path could tell that nothing would be left.
+    fn nothing_counted(&self, made: u64) -> io::Error {
+        let text = format!(
+            "none of {made} requests counts: the first {} do not (warm-up count), nor those of the first {:?} (warm-up); measure for \
+             longer or with less warm-up",
+            self.warm_up_count, self.warm_up
+        );
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    }
+
+    /// Refuses what a path of this round trip leaves nothing of.
+    fn fits(&self, rtt: Duration) -> Result<(), WorkloadError> {
+        let trip = human(rtt.as_secs_f64(), "s");
+        if self.transport == Travel::Udp && rtt > self.timeout {
+            return Err(WorkloadError::stop(format!(
+                "`timeout` {:?} is shorter than the round trip of {trip}: every reply would count as lost",
+                self.timeout
+            )));
+        }
+        let warm = u32::try_from(self.warm_up_count).map_or(Duration::MAX, |count| rtt.saturating_mul(count));
+        match (self.until, self.rate_hertz) {
+            (Until::Duration(duration), None) if !rtt.is_zero() && warm >= duration => {
+                Err(WorkloadError::stop(format!(
+                    "`duration` {duration:?} ends before a request counts: the first {} (`warm_up_count`) take a round trip of \
+                     {trip} each; take a longer `duration` or a lower `warm_up_count`",
+                    self.warm_up_count
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -213,6 +275,7 @@ impl Workload for Latency {
         rtt: Duration,
     ) -> Result<Estimate, WorkloadError> {
         let plan = LatencyPlan::from_values(values)?;
+        plan.fits(rtt)?;
         // Hosts add about 50 µs to the path, and slow start lets ten segments through at once.
         let one = rtt + Duration::from_micros(50);
         let one_seconds =
@@ -230,6 +293,13 @@ impl Workload for Latency {
                 Until::Duration(_) => None,
             },
         })
+    }
+
+    fn opening(&self, values: &Values) -> Opening {
+        match values.text("transport").as_deref() {
+            Some("udp") => rendezvous::UDP_OPENING,
+            _ => rendezvous::TCP_OPENING,
+        }
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

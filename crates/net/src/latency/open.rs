@@ -126,12 +126,13 @@ pub fn ask(
     report.trips = Some(trips);
     report.clock = Some((lateness, ticks));
     if result.is_ok() && counted == 0 && !control.stopping() {
-        return Err(io::Error::new(ErrorKind::InvalidData, "no request was left to count after the warm-up"));
+        return Err(plan.nothing_counted(tick_count(plan, rate_hertz)));
     }
     result
 }
 
-fn tick_count(plan: &LatencyPlan, rate_hertz: f64) -> u64 {
+/// Requests in all.
+pub(super) fn tick_count(plan: &LatencyPlan, rate_hertz: f64) -> u64 {
     match plan.until {
         Until::Count(count) => plan.warm_up_count.saturating_add(count),
         Until::Duration(duration) => (duration.as_secs_f64() * rate_hertz).ceil() as u64,

@@ -157,8 +157,7 @@ fn ask(
     }
     let _ = stream.shutdown(Shutdown::Write);
     if trips.counted() == 0 && failed.is_none() && !control.stopping() {
-        failed =
-            Some(io::Error::new(ErrorKind::InvalidData, "no round trip was left to count after the warm-up"));
+        failed = Some(plan.nothing_counted(done));
     }
     report.trips = Some(trips);
     failed.map_or(Ok(()), Err)

@@ -4,6 +4,7 @@ use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
 use weir_core::param::Value;
 use weir_core::record::Observed;
+use weir_core::units::Hertz;
 use weir_seams::workload::Control;
 use weir_sys::clock::monotonic;
 use weir_transport::udp::Association;
@@ -89,8 +90,13 @@ fn a_peer_that_is_silent_or_gone_or_answers_something_else_ends_the_task_with_a_
 }
 
 fn udp_values(pairs: &[(&str, Value)]) -> Values {
-    let mut values = Values::defaults(PARAMS);
+    let mut values = with(pairs);
     values.set("transport", Value::Text("udp".to_owned()));
+    values
+}
+
+fn with(pairs: &[(&str, Value)]) -> Values {
+    let mut values = Values::defaults(PARAMS);
     for (key, value) in pairs {
         values.set(key, value.clone());
     }
@@ -310,4 +316,39 @@ fn a_udp_peer_that_is_silent_ends_the_closed_loop_with_a_reason_and_all_requests
     assert!(outcome.failures[0].contains("silent for"), "{:?}", outcome.failures);
     let asked = asked(std::slice::from_ref(&outcome));
     assert!(asked.answered == 0 && asked.lost > 0, "{asked:?}");
+}
+
+// Spec: net-protocol.md#latency-7
+#[test]
+fn requests_of_which_none_can_count_are_refused_with_what_would_do() {
+    let plan = |pairs: &[(&str, Value)]| LatencyPlan::from_values(&with(pairs));
+    let (seconds, hertz) = (|s| Value::Duration(Duration::from_secs(s)), |f| Value::Frequency(Hertz(f)));
+    let of = |duration, rate, warm_up_count| {
+        plan(&[
+            ("duration", seconds(duration)),
+            ("rate", hertz(rate)),
+            ("warm_up_count", Value::Count(warm_up_count)),
+        ])
+    };
+    let said = of(3, 1.0, 10).unwrap_err().text;
+    assert!(
+        said.contains("make 3 requests, and none counts") && said.contains("`duration` of 11 s"),
+        "{said}"
+    );
+    assert!(of(10, 1.0, 10).is_err() && of(11, 1.0, 10).is_ok() && of(3, 1.0, 2).is_ok());
+    let late = plan(&[("count", Value::Count(3)), ("rate", hertz(1.0)), ("warm_up", seconds(20))]);
+    let said = late.unwrap_err().text;
+    assert!(said.contains("`count` of 11"), "{said}");
+    let enough = plan(&[("count", Value::Count(11)), ("rate", hertz(1.0)), ("warm_up", seconds(20))]);
+    assert!(enough.is_ok());
+    // In a closed loop the path's round trip tells, where it is known.
+    let closed = |rtt| {
+        let values = with(&[("duration", seconds(2))]);
+        Latency.estimate(&values, 1, Duration::from_millis(rtt)).map_err(|error| error.text)
+    };
+    assert!(closed(0).is_ok() && closed(199).is_ok());
+    assert!(closed(200).unwrap_err().contains("the first 10 (`warm_up_count`)"));
+    let udp =
+        |rtt| Latency.estimate(&udp_values(&[("count", Value::Count(5))]), 1, Duration::from_millis(rtt));
+    assert!(udp(1_000).is_ok() && udp(1_001).unwrap_err().text.contains("every reply would count as lost"));
 }

@@ -30,6 +30,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -56,6 +57,10 @@ impl Workload for Path {
         let duration = Duration::from_millis(1_500) + rtt.saturating_mul(round_trips);
         let bytes = Some(2 * plan.transfer_bytes * pair_count as u64);
         Ok(Estimate { duration, duration_bounded: false, bytes, still: Duration::ZERO })
+    }
+
+    fn opening(&self, _values: &Values) -> Opening {
+        rendezvous::TCP_OPENING
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

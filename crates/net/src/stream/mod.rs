@@ -23,6 +23,8 @@ use plan::{FLOWS_MAX, StreamPlan, Until};
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
+use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
 };
@@ -38,6 +40,12 @@ impl Workload for Stream {
         let plan = StreamPlan::from_values(values)?;
         let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
+            Until::Duration(duration) if duration <= rtt / 2 => {
+                return Err(WorkloadError::stop(format!(
+                    "`duration` {duration:?} ends before the first byte arrives, half a round trip of {} after the start",
+                    human(rtt.as_secs_f64(), "s")
+                )));
+            }
             Until::Duration(duration) => {
                 Estimate { duration, duration_bounded: true, bytes: None, still: Duration::ZERO }
             }
@@ -48,6 +56,10 @@ impl Workload for Stream {
                 Estimate { duration, duration_bounded: false, bytes: Some(total), still: Duration::ZERO }
             }
         })
+    }
+
+    fn opening(&self, _values: &Values) -> Opening {
+        rendezvous::TCP_OPENING
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

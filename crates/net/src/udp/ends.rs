@@ -97,7 +97,7 @@ impl End<'_> {
                             flow.sent += taken;
                             refused += count - taken;
                         }
-                        self.control.advance(taken * plan.size_bytes);
+                        self.control.send(taken * plan.size_bytes);
                     }
                     Err(error) => failed = Some(error),
                 }

@@ -15,6 +15,7 @@ use plan::{FLOWS_MAX, UdpPlan};
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -44,6 +45,10 @@ impl Workload for Udp {
             duration_bounded: matches!(plan.until, Until::Duration(_)),
             bytes: Some((datagrams * plan.size_bytes as f64) as u64),
         })
+    }
+
+    fn opening(&self, _values: &Values) -> Opening {
+        rendezvous::UDP_OPENING
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

@@ -5,6 +5,7 @@ use crate::stream::plan::Direction;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
+use weir_core::units::human;
 use weir_core::{Param, Values};
 use weir_seams::workload::WorkloadError;
 use weir_transport::datagram::HEADER_BYTES;
@@ -121,6 +122,11 @@ impl UdpPlan {
             _ if self.planned() <= self.warm_up => {
                 stop("`warm_up` leaves nothing to measure of the step".to_owned())
             }
+            _ if self.counted_from() >= self.ticks() => stop(format!(
+                "a flow sends every {}, the last time within the `warm_up` of {:?}: take less of it, a higher rate or a longer step",
+                human(1.0 / self.ticks_per_second(), "s"),
+                self.warm_up
+            )),
             _ => Ok(()),
         }
     }

@@ -139,6 +139,20 @@ fn what_contradicts_itself_is_refused_by_the_names_of_its_keys() {
     assert!(refused(&[("duration", second()), ("warm_up", second())]).contains("`warm_up`"));
     let batch = [("duration", second()), ("batch", Value::Count(64)), ("size", Value::Size(Bytes(1_400)))];
     assert!(refused(&batch).contains("`batch`"));
+    let slow = |warm_up| {
+        let packet_rate = Value::Frequency(weir_core::units::Hertz(1.0));
+        let warm_up = Value::Duration(Duration::from_millis(warm_up));
+        let duration = Value::Duration(Duration::from_millis(2_500));
+        UdpPlan::from_values(&values(&[
+            ("duration", duration),
+            ("packet_rate", packet_rate),
+            ("warm_up", warm_up),
+        ]))
+    };
+    assert!(slow(2_000).is_ok());
+    assert!(
+        slow(2_001).unwrap_err().text.contains("a flow sends every 1 s, the last time within the `warm_up`")
+    );
 }
 
 // Spec: net-protocol.md#udp-5

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
+use weir_core::scenario::Opening;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -41,6 +42,10 @@ impl Workload for Watch {
         let plan = WatchPlan::from_values(values)?;
         rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         Ok(Estimate { duration: plan.duration, duration_bounded: true, bytes: None, still: Duration::ZERO })
+    }
+
+    fn opening(&self, _values: &Values) -> Opening {
+        rendezvous::TCP_OPENING
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {

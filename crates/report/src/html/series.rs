@@ -494,6 +494,9 @@ fn table(curves: &[(String, &Curve)], stage: &Stage, point: &Point<'_>) -> Html 
     for row in 0..rows {
         let (from, to) = (row as f64 * stretch, (row + 1) as f64 * stretch);
         put!(&mut out, "<tr><td class=n>", T(format!("{from:.3} s")));
+        if stage.warm_up.is_some_and(|warm_up| from < warm_up) {
+            put!(&mut out, " <span class=quiet>warm-up</span>");
+        }
         for ((_, curve), start_ns) in curves.iter().zip(&starts) {
             let inside = |column: &&Column| (from..to).contains(&middle(column, *start_ns));
             // Weighted by the time each column covers, so that a counter's rate stays what was counted over the time.

@@ -4,7 +4,6 @@ use super::chart::Frame;
 use super::steps::Point;
 use crate::Folder;
 use crate::escape::{Html, T, put};
-use crate::words::parameter_number;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::record::TrialRecord;
 use weir_core::units::human;
@@ -71,8 +70,8 @@ pub(super) fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<St
     into_lanes(&mut bands);
     bands.sort_by(|a, b| a.from.total_cmp(&b.from));
     bands.truncate(200);
-    let asked = point.plan.and_then(|plan| parameter_number(plan.parameters.get("warm_up")?));
-    let warm_up = asked.map(|(seconds, _)| seconds).filter(|it| *it > 0.0 && *it < seconds);
+    let warm_up = point.plan.map(|plan| plan.steady_after_ns as f64 / 1e9);
+    let warm_up = warm_up.filter(|it| *it > 0.0 && *it < seconds);
     Some(Stage { start_ns, seconds, bands, warm_up })
 }
 

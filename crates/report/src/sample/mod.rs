@@ -111,6 +111,7 @@ pub(crate) fn plan() -> PlanRecord {
         pairs: vec![["left-0".to_owned(), "right-0".to_owned()]],
         rounds: Vec::new(),
         ceiling_bits_per_second: (*workload == "stream").then_some(CEILING),
+        steady_after_ns: 0,
     });
     PlanRecord {
         schema: RESULTS_SCHEMA.to_owned(),
