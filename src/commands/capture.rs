@@ -2,7 +2,6 @@
 
 use crate::output::{self, Output, tell};
 use anyhow::{Context, bail};
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use weir_core::units::{Bytes, parse_duration};
 use weir_lab::capture::{Epoch, Request, Stop};
 use weir_lab::named::{self, LabName, Place};
+use weir_sys::directory::create_named;
 
 /// How often an interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -106,7 +106,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
 fn output(path: Option<&Path>) -> anyhow::Result<Box<dyn Write>> {
     match path {
         Some(path) if path != Path::new("-") => {
-            Ok(Box::new(File::create(path).with_context(|| format!("making {}", path.display()))?))
+            Ok(Box::new(create_named(path).with_context(|| format!("making {}", path.display()))?))
         }
         _ if output::is_terminal() => {
             bail!(

@@ -3,8 +3,9 @@
 use crate::output;
 use anyhow::Context;
 use clap::CommandFactory;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
+use weir_sys::directory::Directory;
 
 /// Write shell completions or manual pages.
 #[derive(clap::Args)]
@@ -34,10 +35,21 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
             output::Output.write_all(&text)?;
         }
         What::Man { folder } => {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-            clap_mangen::generate_to(command, folder)
-                .with_context(|| format!("cannot write to {}", folder.display()))?;
+            let out =
+                Directory::create(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            let mut command = command.disable_help_subcommand(true);
+            command.build();
+            manuals(command, &out).with_context(|| format!("cannot write to {}", folder.display()))?;
         }
     }
     Ok(0)
+}
+
+/// A page for the command and for each that it has.
+fn manuals(command: clap::Command, out: &Directory) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        manuals(below.clone(), out)?;
+    }
+    let page = clap_mangen::Man::new(command);
+    out.replace(&page.get_filename(), |file| page.render(file).map(Some)).map(drop)
 }

@@ -2,9 +2,9 @@
 
 use crate::output::say;
 use anyhow::{Context, bail};
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
+use weir_sys::directory::Directory;
 
 /// Templates by name; the word NAME in them becomes the scenario's.
 const TEMPLATES: &[(&str, &str)] = &[
@@ -37,9 +37,9 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     let Some((_, template)) = TEMPLATES.iter().find(|(known, _)| *known == args.from) else {
         bail!("there is no template {:?}", args.from);
     };
-    let file = PathBuf::from(format!("{name}.toml"));
-    let shown = file.display();
-    let mut out = match OpenOptions::new().write(true).create_new(true).open(&file) {
+    let shown = format!("{name}.toml");
+    let made = Directory::open(Path::new(".")).and_then(|folder| folder.create_new(&shown));
+    let mut out = match made {
         Ok(out) => out,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             bail!("{shown} is there already, and is left as it is; choose another name or move it away");

@@ -3,15 +3,16 @@
 use crate::machine::core_count;
 use crate::run::faults::Occurrence;
 use crate::run::measure::{Measured, Window, to_trial_clock};
-use crate::run::trial::{TrialInput, TrialOutput, offset_ns, utc_of};
+use crate::run::trial::{TrialInput, TrialOutput, offset_ns};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weir_agent::job::StepResult;
 use weir_core::Instant;
 use weir_core::evidence::limiting_factor;
 use weir_core::model::total_ceiling;
-use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
+use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TrialRecord};
 use weir_core::scenario::Step;
+use weir_seams::sampler::SeriesView;
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
 
 /// Lateness of the fabric, by count and then by time, at the beginning and at the end of something; `None` without a fabric.
@@ -36,7 +37,6 @@ pub struct Taken {
     pub around: Vec<Row>,
     /// Why it does not count, if so.
     pub reason: Option<String>,
-    pub warnings: BTreeSet<String>,
     pub granted: serde_json::Map<String, serde_json::Value>,
     /// The workload's.
     pub own: Vec<Series>,
@@ -51,10 +51,7 @@ impl Recorder<'_> {
     pub fn take(&self, job: usize, step: &Step, mut result: StepResult, lateness: Lateness) -> Taken {
         let (input, turn) = (self.input, self.input.parts[job].turn);
         let job = &input.jobs[job];
-        let ended = result.ended.unwrap_or(self.trial_start);
-        // A turn that never began has no length; a step that did not is told from the trial's start.
-        let unbegun = if turn.is_some() { ended } else { ended.min(self.trial_start) };
-        let whole = self.window(result.started.unwrap_or(unbegun), ended);
+        let whole = self.whole(&result, turn.is_some());
         for outcome in &mut result.outcomes {
             to_trial_clock(&mut outcome.series, self.trial_start);
         }
@@ -79,9 +76,6 @@ impl Recorder<'_> {
         let factor = limiting_factor(&measured.facts(&derived, input.configuration.hosts.is_none()));
         // Of a turn the step has them, once for all.
         let around = if turn.is_none() { measured.rows() } else { Vec::new() };
-        let not_granted =
-            result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));
-        let warnings = derived.warnings.into_iter().chain(not_granted).collect();
         let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
         rows.extend(derived.rows);
         let mut failures = result
@@ -97,7 +91,25 @@ impl Recorder<'_> {
         }
         own.extend(derived.series);
         let began_ns = result.outcomes.iter().map(|outcome| outcome.started_ns).collect();
-        Taken { whole, factor, rows, around, reason, warnings, granted, own, of_hosts, began_ns }
+        Taken { whole, factor, rows, around, reason, granted, own, of_hosts, began_ns }
+    }
+
+    /// What a reader should know of a part of a step that has ended, in sentences.
+    pub fn warnings(&self, job: usize, step: &Step, result: &StepResult) -> BTreeSet<String> {
+        let whole = self.whole(result, self.input.parts[job].turn.is_some());
+        let faults = self.faults_of(step, whole);
+        let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &faults };
+        let derived = self.input.jobs[job].workload.derive(&context, &result.outcomes);
+        let not_granted =
+            result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));
+        derived.warnings.into_iter().chain(not_granted).collect()
+    }
+
+    fn whole(&self, result: &StepResult, is_turn: bool) -> Window {
+        let ended = result.ended.unwrap_or(self.trial_start);
+        // A turn that never began has no length; a step that did not is told from the trial's start.
+        let unbegun = if is_turn { ended } else { ended.min(self.trial_start) };
+        self.window(result.started.unwrap_or(unbegun), ended)
     }
 
     pub fn window(&self, start: Instant, end: Instant) -> Window {
@@ -125,7 +137,6 @@ impl Recorder<'_> {
     pub fn step(&self, job: usize, result: StepResult, lateness: Lateness, output: &mut TrialOutput) {
         let step = &self.input.configuration.steps[self.input.parts[job].step];
         let taken = self.take(job, step, result, lateness);
-        self.warn(step, taken.whole.start_ns, taken.warnings, output);
         let mut rows = taken.rows;
         rows.extend(taken.around);
         let reason = taken.reason.or_else(|| taken.factor.unfit());
@@ -146,22 +157,6 @@ impl Recorder<'_> {
         });
     }
 
-    /// Says on the timeline, at the step's start, what a reader should know.
-    pub fn warn(&self, step: &Step, start_ns: i64, warnings: BTreeSet<String>, output: &mut TrialOutput) {
-        let start = Instant::from_ns(self.trial_start.as_ns().saturating_add_signed(start_ns));
-        output.timeline.extend(warnings.into_iter().map(|text| TimelineEvent {
-            at_ns: start.as_ns(),
-            utc: utc_of(start),
-            event: "warning".to_owned(),
-            configuration: Some(self.input.configuration.id.clone()),
-            trial: Some(self.input.trial),
-            step: Some(step.name.clone()),
-            trial_ns: Some(start_ns),
-            text: format!("{}: {text}", step.point),
-            data: serde_json::Map::new(),
-        }));
-    }
-
     /// The series of a step: its own, and of what is around it the part that belongs to it.
     pub fn samples(
         &self,
@@ -179,7 +174,8 @@ impl Recorder<'_> {
         };
         output.samples.extend(own.into_iter().map(sample));
         let around = self.series.iter().chain(of_hosts);
-        output.samples.extend(around.filter_map(|all| cut(all, whole)).map(sample));
+        let within = |all: &Series| SeriesView::from(all).within(whole.start_ns, whole.end_ns);
+        output.samples.extend(around.filter_map(within).map(sample));
     }
 }
 
@@ -219,19 +215,4 @@ fn take_host_series(result: &mut StepResult) -> Vec<Series> {
         taken.extend(fresh.into_iter().filter(new));
     }
     taken
-}
-
-/// The part of a series that belongs to a step; `None` when it says nothing: a counter that stood still.
-fn cut(series: &Series, window: Window) -> Option<Series> {
-    let first = series.t_ns.partition_point(|t| *t < window.start_ns);
-    // A step that broke off before its start has a window that ends before it begins.
-    let end = series.t_ns.partition_point(|t| *t <= window.end_ns).max(first);
-    let value = &series.value[first..end];
-    let idle = value.iter().all(|it| it.to_bits() == value[0].to_bits());
-    let silent = idle && (series.cumulative || series.name.starts_with("port."));
-    (end > first && !silent).then(|| Series {
-        t_ns: series.t_ns[first..end].to_vec(),
-        value: value.to_vec(),
-        ..Series { t_ns: Vec::new(), value: Vec::new(), ..series.clone() }
-    })
 }

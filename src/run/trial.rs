@@ -20,13 +20,13 @@ use weir_core::Instant;
 use weir_core::behind::BUCKETS;
 use weir_core::chunk::{Chunk, ChunkRecord};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
-use weir_core::record::{Observed, Row, SampleRecord, TimelineEvent, TrialRecord};
+use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
 use weir_report::{WriteError, Writer};
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 use weir_sys::process::Signal;
-use weir_telemetry::{PortSampler, Schedule};
+use weir_telemetry::{PortSampler, Schedule, Teller};
 
 /// Samples of one series a trial at most; a longer trial is sampled more coarsely.
 const SAMPLES_MAX: u128 = 6_000;
@@ -108,7 +108,17 @@ struct Watch<'a> {
     unwritten: Option<WriteError>,
     /// Events, fine series and captures are written as they come.
     writer: &'a mut Writer,
+    /// What samplers beside the hosts have gathered.
+    teller: Teller,
+    /// Samples that are not written yet, and when they will be.
+    gathered: Vec<SampleRecord>,
+    told: Instant,
+    /// Warnings of steps that are on the timeline: turns of a step may all have the same.
+    warned: BTreeSet<String>,
 }
+
+/// Samples are written as they come this often: a kill takes no more, and the disk has one write a second of them.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Faults are told to the fabric this long before they happen: long enough for a busy coordinator to be late, short enough
 /// that a link that flaps for a whole trial is told bit by bit.
@@ -153,6 +163,23 @@ impl Watch<'_> {
         if self.injector.exhausted() && !before {
             let text = "more faults than a trial keeps the truth of: no more are injected".to_owned();
             self.event(now, "warning", None, text);
+        }
+    }
+
+    /// Says what a part of a step that has ended warns of: the trial may go on for hours.
+    fn warn(&mut self, job: usize, result: &StepResult) {
+        let part = self.input.parts[job];
+        let step = &self.input.configuration.steps[part.step];
+        let of_turn = part.turn.map(|turn| step.of_pair(turn.pair));
+        // All times are on the machine's clock here.
+        let (trial_start, happened) = (Instant::ZERO, &self.injected[..]);
+        let recorder = Recorder { input: self.input, trial_start, series: &[], happened };
+        let at = self.step_start[part.step].or(result.ended).unwrap_or_else(weir_sys::clock::monotonic);
+        for text in recorder.warnings(job, of_turn.as_ref().unwrap_or(step), result) {
+            let text = format!("{}: {text}", step.point);
+            if self.warned.insert(text.clone()) {
+                self.event(at, "warning", Some(part.step), text);
+            }
         }
     }
 
@@ -215,6 +242,55 @@ impl Watch<'_> {
             let origin = self.trial_start.unwrap_or(at);
             self.write(&ground_truth(&self.injected[index], is_end, self.input, origin));
         }
+    }
+
+    /// Takes what came since it was asked last, as the steps that run have it.
+    fn gather(&mut self) {
+        let around = self.teller.fresh();
+        for step in 0..self.step_start.len() {
+            self.add_samples(step, &around);
+        }
+    }
+
+    /// Series on the machine's clock, of which a step has what lies within it.
+    fn add_samples(&mut self, step: usize, series: &[Series]) {
+        let (Some(origin), Some(start)) = (self.trial_start, self.step_start[step]) else { return };
+        if self.is_over(step) {
+            return;
+        }
+        let of_step = &self.input.configuration.steps[step];
+        let within = series.iter().filter_map(|all| {
+            SeriesView::from(all).within(i64::try_from(start.as_ns()).unwrap_or(i64::MAX), i64::MAX)
+        });
+        let from = self.gathered.len();
+        self.gathered.extend(within.map(|series| SampleRecord {
+            point: of_step.point.clone(),
+            trial: self.input.trial,
+            step: of_step.name.clone(),
+            series,
+        }));
+        self.gathered[from..]
+            .iter_mut()
+            .for_each(|it| to_trial_clock(std::slice::from_mut(&mut it.series), origin));
+    }
+
+    /// Whether all groups of a step have ended.
+    fn is_over(&self, step: usize) -> bool {
+        let jobs = self.input.parts.iter().zip(self.input.jobs);
+        jobs.filter(|(part, _)| part.step == step).all(|(_, job)| self.group_left[job.group] == 0)
+    }
+
+    /// Writes what was sampled so far, now and then.
+    fn tell_samples(&mut self, now: Instant) {
+        if now.since(self.told) < TOLD_EVERY {
+            return;
+        }
+        self.told = now;
+        self.gather();
+        if self.unwritten.is_none() && !self.gathered.is_empty() {
+            self.unwritten = self.writer.running(&self.gathered).err();
+        }
+        self.gathered.clear();
     }
 
     fn write(&mut self, event: &TimelineEvent) {
@@ -309,15 +385,17 @@ impl Observer for Watch<'_> {
             }
             (_, None) => {}
         }
+        self.warn(job, result);
+        if self.group_left[group] == 1 {
+            // What the step still has of them.
+            self.gather();
+        }
         self.group_left[group] -= 1;
         if self.group_left[group] > 0 {
             return;
         }
         self.progress.end(&self.planned[group]);
-        let of_step = |(index, part): (usize, &Part)| {
-            (part.step == step).then(|| self.group_left[self.input.jobs[index].group])
-        };
-        if self.input.parts.iter().enumerate().filter_map(of_step).all(|left| left == 0) {
+        if self.is_over(step) {
             if part.turn.is_some() || result.failure.is_none() {
                 self.event(at, "step-end", Some(step), format!("step {name} ended"));
             }
@@ -345,6 +423,10 @@ impl Observer for Watch<'_> {
         }
     }
 
+    fn series(&mut self, job: usize, series: Vec<Series>) {
+        self.add_samples(self.input.parts[job].step, &series);
+    }
+
     fn interrupt(&mut self) -> Interrupt {
         match weir_sys::signal::interrupts() {
             0 => Interrupt::None,
@@ -358,6 +440,7 @@ impl Observer for Watch<'_> {
         if self.trial_start.is_some() {
             self.schedule_ahead(now);
             self.tell_truths(now);
+            self.tell_samples(now);
         }
         while self.orders.front().is_some_and(|due| due.at <= now) {
             let Some(due) = self.orders.pop_front() else { break };
@@ -460,6 +543,10 @@ pub fn run(
         warnings: Vec::new(),
         unwritten: None,
         writer,
+        teller: schedule.teller(),
+        gathered: Vec::new(),
+        told: weir_sys::clock::monotonic(),
+        warned: BTreeSet::new(),
     };
     let results = run_trial(fleet, input.jobs, input.key, input.first_task, &mut watch);
     for host in std::mem::take(&mut watch.paused) {

@@ -51,7 +51,6 @@ struct Gathered {
     granted: serde_json::Map<String, serde_json::Value>,
     own: Vec<Series>,
     of_hosts: BTreeMap<(String, String), Series>,
-    warnings: BTreeSet<String>,
     /// Names of flows that are taken.
     flows: BTreeSet<String>,
     /// First and last begin of each round, ns.
@@ -78,7 +77,7 @@ pub fn record(
         let taken = recorder.take(job, &step.of_pair(turn.pair), result, lateness(job));
         gathered.add(&configuration.topology, step, (turn.pair, turn.round), taken);
     }
-    let Gathered { mut pairs, mut rows, granted, own, of_hosts, warnings, began_ns, .. } = gathered;
+    let Gathered { mut pairs, mut rows, granted, own, of_hosts, began_ns, .. } = gathered;
     // A host that was lost before the step fails its turns then, and they are not when the step was.
     let began = || pairs.iter().filter(|(_, pair)| pair.start_ns < pair.end_ns);
     let whole = Window {
@@ -114,7 +113,6 @@ pub fn record(
             value: Observed::Value(spread_ns as f64 / 1e9),
         });
     }
-    recorder.warn(step, whole.start_ns, warnings, output);
     recorder.samples(step, whole, own, &of_hosts, output);
     let factor = limiting_factor(&pairs);
     let reason = does_not_count(&pairs, broken_off).or_else(|| factor.unfit());
@@ -162,7 +160,6 @@ impl Gathered {
         for series in taken.of_hosts {
             self.add_host_series(series);
         }
-        self.warnings.extend(taken.warnings);
         for began in taken.began_ns {
             let (first, last) = self.began_ns.entry(round).or_insert((began, began));
             (*first, *last) = ((*first).min(began), (*last).max(began));

@@ -281,3 +281,114 @@ fn a_trial_that_the_user_cut_short_is_carried_out_again() {
     let now = fs::read_to_string(folder.join("trials.jsonl")).unwrap();
     assert!(now.starts_with(&first), "the first trial has changed");
 }
+
+/// Events of the timeline so far.
+fn events(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("timeline.jsonl")).unwrap_or_default();
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What `running.jsonl` has of a series so far: times from the trial's start, and values.
+fn running(folder: &Path, entity: &str, name: &str) -> Vec<(i64, f64)> {
+    let text = fs::read_to_string(folder.join("running.jsonl")).unwrap_or_default();
+    let mut all: Vec<(i64, f64)> = Vec::new();
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["entity"] == entity && line["name"] == name {
+            assert_eq!((&line["step"], &line["trial"]), (&"load".into(), &0.into()));
+            let last = all.last().map_or(i64::MIN, |(t_ns, _)| *t_ns);
+            let t_ns = line["t_ns"].as_array().unwrap().iter().map(|t| t.as_i64().unwrap());
+            let value = line["value"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap());
+            all.extend(t_ns.zip(value).filter(|(t_ns, _)| *t_ns > last));
+        }
+    }
+    all
+}
+
+// Spec: results.md#results-19
+#[test]
+fn what_a_trial_did_before_it_was_killed_can_be_read_then_and_afterwards() {
+    need_lab();
+    let _turn = beside();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("scenario.toml");
+    let rest = r#"
+[[step]]
+name = "one"
+workload = "udp"
+from = "left-0"
+to = "right-0"
+count = 1
+[[step]]
+name = "load"
+workload = "stream"
+from = "left-0"
+to = "right-0"
+duration = "5s"
+[[fault]]
+name = "cut"
+step = "load"
+at = "500ms"
+on = "link.wan"
+do = { outage = { for = "600ms" } }
+"#;
+    fs::write(&file, scenario("rate = \"100Mbit/s\"\nrtt = \"4ms\"", rest)).unwrap();
+    let (mut child, folder) = begin(&file, directory.path());
+    let at_ns = |event: &str| {
+        let all = events(&folder);
+        let found =
+            all.iter().find(|it| it["event"] == event && it["step"].as_str().unwrap_or("load") == "load");
+        found.map(|it| it["trial_ns"].as_i64().unwrap())
+    };
+    let on_the_link = || running(&folder, "link.wan.forward", "port.wire_bytes");
+    eventually("samples of after the fault are there", Duration::from_secs(20), || {
+        at_ns("fault-end").is_some_and(|end| on_the_link().last().is_some_and(|(t_ns, _)| *t_ns > end))
+    });
+    let folder_text = folder.to_str().unwrap();
+    let not_ended = "trial 0 of load had not ended: running.jsonl has what was sampled of it until then";
+    for killed in [false, true] {
+        if killed {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let report = run(&["report", folder_text]);
+        assert_eq!(report.status, 0, "{}", report.stderr);
+        assert!(report.stderr.contains(not_ended), "{}", report.stderr);
+        assert!(fs::read_to_string(folder.join("report.html")).unwrap().contains("link.wan.forward"));
+    }
+    assert!(at_ns("step-end").is_none() && at_ns("trial-end").is_none(), "killed in the middle of the step");
+    let start = at_ns("step-start").unwrap();
+    let outage = [start + 500_000_000, start + 1_100_000_000];
+    assert_eq!([at_ns("fault-start"), at_ns("fault-end")], outage.map(Some));
+    let warned = events(&folder).into_iter().find(|it| it["event"] == "warning").unwrap();
+    assert!(warned["text"].as_str().unwrap().starts_with("one: ") && warned["step"] == "one", "{warned}");
+
+    let sent = on_the_link();
+    assert!(sent.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{sent:?}");
+    assert!(sent[0].0 >= start && sent.last().unwrap().0 > outage[1], "{sent:?}");
+    let within = |from: i64, to: i64| {
+        let inside: Vec<&(i64, f64)> = sent.iter().filter(|(t_ns, _)| (from..=to).contains(t_ns)).collect();
+        inside.last().unwrap().1 - inside[0].1
+    };
+    // The page that the fabric keeps of its counters is at most a millisecond old.
+    assert_eq!(
+        within(outage[0] + 20_000_000, outage[1] - 20_000_000),
+        0.0,
+        "nothing passes a link that is cut"
+    );
+    assert!(within(start, outage[0]) > 0.0);
+    // A packet that is being sent counts as sent.
+    let [first, last] = [sent[0], sent[sent.len() - 1]];
+    let most = 100e6 / 8.0 * ((last.0 - first.0 - 600_000_000) as f64 / 1e9 + 0.001) + 1_600.0;
+    assert!(last.1 - first.1 <= most, "{} of {most} bytes", last.1 - first.1);
+    let of_host = running(&folder, "host.left-0.eth0", "interface.sent_bytes");
+    assert!(of_host.len() > 10 && of_host.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{of_host:?}");
+
+    let tables = directory.path().join("tables");
+    let export = run(&["export", folder_text, "--csv", "--out", tables.to_str().unwrap()]);
+    assert_eq!(export.status, 0, "{}", export.stderr);
+    let rows = fs::read_to_string(tables.join("samples.csv")).unwrap();
+    let on_the_link = rows.lines().filter(|row| row.contains("link.wan.forward,port.wire_bytes,"));
+    assert_eq!(on_the_link.count(), sent.len());
+}

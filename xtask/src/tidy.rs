@@ -3,6 +3,7 @@
 mod coverage;
 mod decisions;
 mod dependencies;
+mod files;
 mod links;
 mod names;
 mod places;
@@ -127,6 +128,7 @@ const CHECKERS: &[fn(&Tree) -> Vec<Finding>] = &[
     names::check,
     places::check,
     streams::check,
+    files::check,
     coverage::check,
     specs::check,
     decisions::check,

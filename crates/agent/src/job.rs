@@ -4,6 +4,7 @@ use crate::fleet::Fleet;
 use std::collections::BTreeMap;
 use weir_core::chunk::Chunk;
 use weir_core::hosts::PortRange;
+use weir_core::record::Series;
 use weir_core::scenario::StepStart;
 use weir_core::{Instant, Values};
 use weir_seams::workload::{Estimate, Outcome, Peer, Workload};
@@ -31,7 +32,7 @@ pub struct StepJob<'a> {
 }
 
 /// What came of a step.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StepResult {
     pub started: Option<Instant>,
     pub ended: Option<Instant>,
@@ -56,11 +57,14 @@ pub trait Observer {
     fn trial_starts(&mut self, at: Instant);
     /// A step will start at `at`, a little in the future.
     fn step_starts(&mut self, step: usize, at: Instant);
+    /// Times of `result` are on our clock, as well as the hosts' are known by now.
     fn step_ended(&mut self, step: usize, result: &StepResult);
     /// Bytes or operations of the step so far.
     fn progress(&mut self, step: usize, done: u64, now: Instant);
     /// A stretch of a fine series of the step, its beginning on our clock.
     fn chunk(&mut self, _step: usize, _chunk: Chunk) {}
+    /// What samplers on a host have gathered meanwhile beside the step, on our clock. It comes again with the step's result.
+    fn series(&mut self, _step: usize, _series: Vec<Series>) {}
     fn interrupt(&mut self) -> Interrupt;
     /// Does to the agents what is due by now; when it has more to do, if it knows.
     fn act(&mut self, _fleet: &mut Fleet) -> Option<Instant> {

@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 use weir_core::chunk::Chunk;
+use weir_core::record::Series;
 use weir_seams::workload::{Assignment, Outcome, WorkloadError};
 
 /// Number of this set of messages; both ends must speak the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// Largest message from the coordinator: assignments of a few hundred flows.
 pub const TO_AGENT_BYTES_MAX: usize = 16 << 20;
 /// Largest message from an agent: series of 16 flows at 1 ms over minutes.
 pub const FROM_AGENT_BYTES_MAX: usize = 512 << 20;
 /// How often an agent shows that it lives.
 pub const HEARTBEAT_EVERY: Duration = Duration::from_millis(250);
+/// How often an agent tells what its samplers have gathered meanwhile.
+pub const SERIES_EVERY: Duration = Duration::from_secs(1);
 /// Silence after which an agent counts as lost. With detection and clean-up a trial fails well within five seconds.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
@@ -43,7 +46,7 @@ pub enum ToAgent {
     /// Bind, connect, allocate.
     Prepare { task: u64, assignment: Box<Assignment> },
     /// Begin at this instant of the host's monotonic clock. Until the task is done these samplers (by name) watch the host; what
-    /// they gathered comes with the task's outcome.
+    /// they gathered comes with the task's outcome, and as `Series` before.
     Start {
         task: u64,
         at_ns: u64,
@@ -96,6 +99,12 @@ pub enum FromAgent {
     Chunk {
         task: u64,
         chunk: Box<Chunk>,
+    },
+    /// What samplers gathered since the last of these, on the host's clock: of a task that is running, so that it is known should
+    /// the task never end. All of it comes again with the outcome.
+    Series {
+        task: u64,
+        series: Vec<Series>,
     },
     Finished {
         task: u64,

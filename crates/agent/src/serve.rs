@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use weir_core::Instant;
+use weir_core::record::Series;
 use weir_seams::sampler::SamplerTarget;
 use weir_seams::workload::{Control, Task, WorkloadEntry, WorkloadError};
 use weir_sys::clock::{WaitWatch, monotonic};
-use weir_telemetry::Schedule;
+use weir_telemetry::{Schedule, Teller};
 use weir_transport::frame::{read_frame, write_frame};
 
 /// Most tasks at once; a scenario has a handful of steps.
@@ -20,7 +21,7 @@ enum Slot {
     /// Being prepared in its own thread.
     Preparing,
     Ready(Box<dyn Task>),
-    Running(Arc<Control>),
+    Running(Arc<Control>, Option<Teller>),
 }
 
 struct Shared<W: Write + Send> {
@@ -70,6 +71,17 @@ impl<W: Write + Send> Shared<W> {
         let _carrying = self.carrying.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(chunk) = queue.next() {
             self.say(&FromAgent::Chunk { task, chunk: Box::new(chunk) });
+        }
+    }
+    /// Passes on what samplers have gathered beside the tasks that run.
+    fn tell_series(&self) {
+        let fresh = |(task, slot): (&u64, &mut Slot)| match slot {
+            Slot::Running(_, Some(teller)) => Some((*task, teller.fresh())),
+            _ => None,
+        };
+        let all: Vec<(u64, Vec<Series>)> = self.tasks().iter_mut().filter_map(fresh).collect();
+        for (task, series) in all.into_iter().filter(|(_, series)| !series.is_empty()) {
+            self.say(&FromAgent::Series { task, series });
         }
     }
     fn failed(&self, task: u64, error: WorkloadError) {
@@ -196,14 +208,14 @@ fn obey<R: Read, W: Write + Send + 'static>(
 
 fn abort_all<W: Write + Send>(shared: &Shared<W>) {
     for slot in shared.tasks().values() {
-        if let Slot::Running(control) = slot {
+        if let Slot::Running(control, _) = slot {
             control.abort();
         }
     }
 }
 
 fn steer<W: Write + Send>(shared: &Shared<W>, task: u64, order: fn(&Control)) {
-    if let Some(Slot::Running(control)) = shared.tasks().get(&task) {
+    if let Some(Slot::Running(control, _)) = shared.tasks().get(&task) {
         order(control);
     }
 }
@@ -215,8 +227,10 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
         let mut tasks = shared.tasks();
         match tasks.remove(&task) {
             Some(Slot::Ready(ready)) => {
-                tasks.insert(task, Slot::Running(Arc::clone(&control)));
-                Some(ready)
+                let watch = watch(&shared.host, samplers);
+                let teller = watch.as_ref().map(Schedule::teller);
+                tasks.insert(task, Slot::Running(Arc::clone(&control), teller));
+                Some((ready, watch))
             }
             Some(other) => {
                 tasks.insert(task, other);
@@ -225,14 +239,13 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
             None => None,
         }
     };
-    let Some(ready) = ready else {
+    let Some((ready, watch)) = ready else {
         shared.say(&FromAgent::Failed {
             task,
             error: WorkloadError::stop("told to start a task that is not ready"),
         });
         return;
     };
-    let watch = watch(&shared.host, samplers);
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         // A panic in a workload is our bug; it must fail its trial and not the agent.
@@ -273,6 +286,7 @@ fn watch(host: &str, names: &[String]) -> Option<Schedule> {
 }
 
 fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
+    let mut told = monotonic();
     while !shared.ended.load(Ordering::Relaxed) {
         let asked = Instant::from_ns(shared.asked_ns.load(Ordering::Relaxed));
         if asked > Instant::ZERO && monotonic().since(asked) > message::COORDINATOR_SILENCE_MAX {
@@ -283,7 +297,7 @@ fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
             .tasks()
             .iter()
             .filter_map(|(task, slot)| match slot {
-                Slot::Running(control) => Some((*task, Arc::clone(control))),
+                Slot::Running(control, _) => Some((*task, Arc::clone(control))),
                 Slot::Preparing | Slot::Ready(_) => None,
             })
             .collect();
@@ -293,6 +307,10 @@ fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
             shared.carry(*task, control);
         }
         shared.say(&FromAgent::Heartbeat { monotonic_ns: monotonic().as_ns(), progress });
+        if monotonic().since(told) >= message::SERIES_EVERY {
+            told = monotonic();
+            shared.tell_series();
+        }
         thread::park_timeout(message::HEARTBEAT_EVERY);
     }
 }

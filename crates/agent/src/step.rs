@@ -426,6 +426,16 @@ impl Trial<'_> {
                     self.observer.chunk(index, *chunk);
                 }
             }
+            FromAgent::Series { task, mut series } => {
+                let Some(index) = owner(steps, task) else { return };
+                let of_task = steps[index].assignments.iter().find(|(number, _)| *number == task);
+                if let Some(clock) = of_task.and_then(|(_, it)| self.fleet.clock_now(&it.host)) {
+                    for t in series.iter_mut().flat_map(|series| &mut series.t_ns) {
+                        *t = clock.to_ours_ns(i128::from(*t));
+                    }
+                    self.observer.series(index, series);
+                }
+            }
             FromAgent::Finished { task, outcome } => {
                 let Some(index) = owner(steps, task) else { return };
                 steps[index].result.outcomes.push(*outcome);
@@ -529,9 +539,7 @@ impl Trial<'_> {
         if step.stopped && step.result.failure.is_none() {
             step.result.failure = Some("cut short by the user".to_owned());
         }
-        step.result.ended = Some(monotonic());
-        step.phase = Phase::Done;
-        self.observer.step_ended(index, &step.result);
+        self.over(step, index);
     }
 
     fn fail(&mut self, steps: &mut [Running<'_>], index: usize, reason: String) {
@@ -543,9 +551,23 @@ impl Trial<'_> {
             self.fleet.tell(&assignment.host, &ToAgent::Abort { task: *task });
         }
         step.result.failure = Some(reason);
-        step.result.ended = Some(monotonic());
+        self.over(step, index);
+    }
+
+    fn over(&mut self, step: &mut Running<'_>, index: usize) {
+        let now = monotonic();
+        step.result.ended = Some(now);
         step.phase = Phase::Done;
-        self.observer.step_ended(index, &step.result);
+        let own_clocks = step.result.outcomes.iter().any(|outcome| {
+            self.fleet.clock_now(&outcome.host).is_some_and(|clock| clock != ClockMap::SHARED)
+        });
+        if !own_clocks {
+            return self.observer.step_ended(index, &step.result);
+        }
+        // The result itself is moved to our clock when the trial is over and the clocks are known best.
+        let mut result = step.result.clone();
+        to_our_clock(self.fleet, &mut result, self.trial_start.unwrap_or(now), now);
+        self.observer.step_ended(index, &result);
     }
 }
 

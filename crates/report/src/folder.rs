@@ -3,6 +3,7 @@
 use crate::curve::Curves;
 use crate::long::LongViews;
 use crate::read::{FolderError, document, lines, text};
+use crate::running::Running;
 use crate::weight;
 use crate::writer::CHUNKS;
 use serde::Deserialize;
@@ -113,7 +114,15 @@ impl Folder {
         })?;
         folder.curves.emphasise(&trials.all, trials.left_out > 0);
         let curves = &mut folder.curves;
-        lines(path, "samples.jsonl", notes, |samples: SampleRecord| curves.add(samples))?;
+        // Before the whole ones: a trial that ends meanwhile is then among these.
+        let mut running = Running::read(path, notes);
+        lines(path, "samples.jsonl", notes, |samples: SampleRecord| {
+            running.note_whole(&samples);
+            curves.add(samples)
+        })?;
+        let (not_ended, said) = running.finish();
+        notes.extend(said);
+        not_ended.into_iter().try_for_each(|samples| curves.add(samples)).map_err(whole)?;
         if path.join(CHUNKS).exists() {
             let (curves, long) = (&folder.curves, &mut folder.long);
             lines(path, CHUNKS, notes, |record: ChunkRecord| {

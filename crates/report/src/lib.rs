@@ -9,6 +9,7 @@ mod long;
 mod matrix;
 mod read;
 mod resume;
+mod running;
 mod sink;
 mod table;
 mod weight;

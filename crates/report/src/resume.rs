@@ -3,7 +3,7 @@
 
 use crate::folder::Folder;
 use crate::read::{FolderError, document, lines, lines_with_ends, text};
-use crate::writer::{CHUNKS, Lines, WriteError, Writer, failed};
+use crate::writer::{CHUNKS, Lines, RUNNING, WriteError, Writer, failed};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -218,7 +218,7 @@ impl Interrupted {
     /// Cuts away what unfinished trials left behind and what the folder was rendered to, and goes on writing after the rest.
     pub fn go_on(self) -> Result<Writer, WriteError> {
         let directory = Directory::open(&self.directory).map_err(failed("open", &self.directory))?;
-        for name in RENDERINGS {
+        for name in RENDERINGS.iter().chain(&[RUNNING]) {
             directory.remove(name).map_err(failed("remove", &self.directory.join(name)))?;
         }
         // The lock is held, so no other writes here.

@@ -12,6 +12,8 @@ use weir_sys::directory::{Directory, begin_sync};
 
 /// Fine series as they came; only of runs that have some.
 pub(crate) const CHUNKS: &str = "chunks.jsonl";
+/// Samples of the trial that runs, stretch by stretch.
+pub(crate) const RUNNING: &str = "running.jsonl";
 /// The folder of captures in a results folder.
 pub const CAPTURES: &str = "captures";
 
@@ -46,6 +48,8 @@ pub struct Writer {
     samples: Lines,
     /// From the first fine series on.
     chunks: Option<Lines>,
+    /// From a trial's first stretch of samples to its end.
+    running: Option<Lines>,
     /// Files that others fill, until a trial's end syncs them.
     captures: Vec<Lines>,
 }
@@ -79,7 +83,7 @@ impl Writer {
     }
 
     pub(crate) fn on(directory: Directory, timeline: Lines, trials: Lines, samples: Lines) -> Writer {
-        Writer { directory, timeline, trials, samples, chunks: None, captures: Vec::new() }
+        Writer { directory, timeline, trials, samples, chunks: None, running: None, captures: Vec::new() }
     }
 
     pub fn directory(&self) -> &Path {
@@ -138,10 +142,29 @@ impl Writer {
         let measured = || [&self.timeline, &self.samples].into_iter().chain(&self.chunks).chain(&captures);
         measured().for_each(|lines| begin_sync(&lines.file));
         measured().try_for_each(Lines::sync)?;
+        if let Some(running) = self.running.take() {
+            // A name of its own for the next trial's: who reads this one now has it whole to its end.
+            self.directory.remove(RUNNING).map_err(failed("remove", &running.path))?;
+        }
         for step in steps {
             self.trials.append(step)?;
         }
         self.trials.sync()
+    }
+
+    /// What was sampled of the trial that runs since the last of these, so that it can be read meanwhile and outlives a kill. One
+    /// write, and nothing is synced: at the trial's end `samples` has all of it, and this is taken away.
+    pub fn running(&mut self, stretches: &[SampleRecord]) -> Result<(), WriteError> {
+        let lines = match self.running.take() {
+            Some(lines) => lines,
+            None => {
+                let path = self.directory().join(RUNNING);
+                let removed = self.directory.remove(RUNNING);
+                let made = removed.and_then(|()| self.directory.create_new_unsynced(RUNNING));
+                Lines::new(path.clone(), made.map_err(failed("create", &path))?)
+            }
+        };
+        self.running.insert(lines).append_all(stretches)
     }
 
     /// Refuses values that are no numbers, as `trial` does.
@@ -223,9 +246,17 @@ impl Lines {
     }
 
     fn append<L: Serialize>(&mut self, line: &L) -> Result<(), WriteError> {
+        self.append_all(std::slice::from_ref(line))
+    }
+
+    fn append_all<L: Serialize>(&mut self, lines: &[L]) -> Result<(), WriteError> {
         self.buffer.clear();
-        let result = serde_json::to_writer(&mut self.buffer, line).map_err(io::Error::from).and_then(|()| {
+        let written = lines.iter().try_for_each(|line| {
+            serde_json::to_writer(&mut self.buffer, line)?;
             self.buffer.push(b'\n');
+            Ok(())
+        });
+        let result = written.and_then(|()| {
             let whole_bytes = self.file.metadata()?.len();
             self.file.write_all(&self.buffer).inspect_err(|_| {
                 // A full disk takes part of a line; taking it back leaves whole lines for the reader. If even that

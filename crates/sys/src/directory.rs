@@ -70,10 +70,15 @@ impl Directory {
 
     /// A file that was not there before, to append to; the folder is synced.
     pub fn create_new(&self, name: &str) -> io::Result<File> {
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let file = open_at(self.held.as_raw_fd(), single(OsStr::new(name))?, flags)?;
+        let file = self.create_new_unsynced(name)?;
         self.sync()?;
         Ok(file)
+    }
+
+    /// As `create_new`, of a file that may go with the power.
+    pub fn create_new_unsynced(&self, name: &str) -> io::Result<File> {
+        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        open_at(self.held.as_raw_fd(), single(OsStr::new(name))?, flags)
     }
 
     /// A file that is there, to append to. Errors: none is there, or what has its name is not a regular file of this folder
@@ -203,6 +208,35 @@ pub fn write_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     };
     let parent = real.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Directory::open(parent)?.replace(name, |file| file.write_all(bytes).map(Some)).map(drop)
+}
+
+/// Opens what a user named, to be filled as it comes: a new file in the place of an old one, or what is no regular file, as a
+/// pipe that somebody reads. Errors: it is a link, whose file the user did not name; it is a pipe that nobody reads, for which
+/// this does not wait.
+pub fn create_named(path: &Path) -> io::Result<File> {
+    let name = path.file_name().ok_or_else(|| refused("names no file"))?;
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = Directory::open(parent)?;
+    let flags = libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let fresh = || {
+        let name = name.to_str().ok_or_else(|| refused("is no name in UTF-8"))?;
+        folder.remove(name)?;
+        folder.create_new_unsynced(name)
+    };
+    match open_at(folder.held.as_raw_fd(), name, flags) {
+        Ok(there) if !there.metadata()?.is_file() => {
+            // Safety: no memory is passed.
+            done(unsafe { libc::fcntl(there.as_raw_fd(), libc::F_SETFL, libc::O_WRONLY) })?;
+            Ok(there)
+        }
+        Ok(_) => fresh(),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT) => fresh(),
+            Some(libc::ELOOP) => Err(refused("is a symbolic link")),
+            Some(libc::ENXIO) => Err(refused("is a pipe that nobody reads, or a socket")),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Begins to write what was appended to `file`, so that files synced one after the other share what is slow about it.
@@ -341,6 +375,39 @@ mod tests {
         assert!(link.is_symlink());
         write_named(Path::new("/dev/null"), b"text").unwrap();
         assert_eq!(names(all.path()), ["link", "page"]);
+    }
+
+    // Spec: lab.md#lab-29
+    #[test]
+    fn a_stream_goes_into_a_new_file_or_a_pipe_with_a_reader_and_never_through_a_link() {
+        let all = tempfile::tempdir().unwrap();
+        let (stream, victim) = (all.path().join("stream"), all.path().join("victim"));
+        fs::write(&victim, "kept").unwrap();
+        fs::hard_link(&victim, &stream).unwrap();
+        create_named(&stream).unwrap().write_all(b"first").unwrap();
+        create_named(&stream).unwrap().write_all(b"2").unwrap();
+        assert_eq!(fs::read_to_string(&stream).unwrap(), "2");
+        symlink(&victim, all.path().join("link")).unwrap();
+        symlink(all.path().join("made"), all.path().join("dangling")).unwrap();
+        for link in ["link", "dangling"] {
+            let refused = create_named(&all.path().join(link)).unwrap_err().to_string();
+            assert!(refused.contains("is a symbolic link"), "{refused}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        let pipe = all.path().join("pipe");
+        fifo(&pipe);
+        let refused = create_named(&pipe).unwrap_err().to_string();
+        assert!(refused.contains("a pipe that nobody reads"), "{refused}");
+        let folder = Directory::open(all.path()).unwrap();
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+        let mut reader = open_at(folder.held.as_raw_fd(), OsStr::new("pipe"), flags).unwrap();
+        create_named(&pipe).unwrap().write_all(b"text").unwrap();
+        let mut text = String::new();
+        io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        assert_eq!(text, "text");
+        create_named(Path::new("/dev/null")).unwrap().write_all(b"text").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        assert!(create_named(all.path()).is_err() && create_named(Path::new("/")).is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::proc_file::{ProcFile, entity};
 use weir_core::Instant;
 use weir_core::record::Series;
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 
 /// Kernel clock ticks a second in `/proc`; 100 on every Linux that weir supports (`USER_HZ` is part of the ABI).
 pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
@@ -92,6 +92,9 @@ impl Sampler for CoreSampler {
             push(&mut self.series[index], now, core.busy as f64 / TICKS_PER_SECOND);
         }
     }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.series.iter().chain([&self.interrupts, &self.stolen]).for_each(|series| to(series.into()));
+    }
     fn take(&mut self) -> Vec<Series> {
         let mut all = std::mem::take(&mut self.series);
         for (series, name) in [(&mut self.interrupts, INTERRUPTS), (&mut self.stolen, STOLEN)] {
@@ -152,6 +155,10 @@ impl Sampler for ProcessSampler {
                 push(&mut process.waited, now, waited_ns as f64 / 1e9);
             }
         }
+    }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        let both = self.processes.iter().flat_map(|process| [&process.ran, &process.waited]);
+        both.for_each(|series| to(series.into()));
     }
     fn take(&mut self) -> Vec<Series> {
         let fresh = |series: &mut Series| {

@@ -5,7 +5,7 @@ use crate::reduce::{Reduce, Reduction};
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 
 /// `/proc/diskstats` counts in sectors of 512 bytes, whatever the disk's own are.
 const SECTOR_BYTES: f64 = 512.0;
@@ -130,6 +130,9 @@ impl Sampler for DiskSampler {
                 }
             }
         }
+    }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.recorder.show(to);
     }
     fn take(&mut self) -> Vec<Series> {
         self.recorder.take()

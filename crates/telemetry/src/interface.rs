@@ -5,7 +5,7 @@ use crate::reduce::{Reduce, Reduction};
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 
 /// Columns of `/proc/net/dev`, after the interface's name, that are kept.
 const KEPT: [(usize, Quantity); 8] = [
@@ -144,6 +144,9 @@ impl Sampler for InterfaceSampler {
                 self.recorder.put(now, &of_it, quantity, values[*column] as f64);
             }
         }
+    }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.recorder.show(to);
     }
     fn take(&mut self) -> Vec<Series> {
         self.recorder.take()

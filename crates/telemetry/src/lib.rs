@@ -14,7 +14,7 @@ pub mod stack;
 
 pub use ports::PortSampler;
 pub use reduce::rows;
-pub use schedule::Schedule;
+pub use schedule::{Schedule, Teller};
 
 use reduce::Reduction;
 use std::time::Duration;

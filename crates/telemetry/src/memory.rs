@@ -5,7 +5,7 @@ use crate::reduce::{Reduce, Reduction};
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 
 const AVAILABLE: Quantity = Quantity::level("memory.available_bytes", "B");
 const TCP: Quantity = Quantity::level("memory.tcp_bytes", "B");
@@ -92,6 +92,9 @@ impl Sampler for MemorySampler {
                 self.recorder.put(now, &whole, &TCP_RATIO, pages / most);
             }
         }
+    }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.recorder.show(to);
     }
     fn take(&mut self) -> Vec<Series> {
         self.recorder.take()

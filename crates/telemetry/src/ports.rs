@@ -3,7 +3,7 @@
 use weir_core::Instant;
 use weir_core::fabric_page::{self, header, link};
 use weir_core::record::Series;
-use weir_seams::sampler::Sampler;
+use weir_seams::sampler::{Sampler, SeriesView};
 
 /// Words of a link that are kept as series, with the series' name, unit and whether it only grows.
 const KEPT: &[(usize, &str, &str, bool)] = &[
@@ -68,32 +68,31 @@ impl Sampler for PortSampler {
         }
     }
 
-    fn take(&mut self) -> Vec<Series> {
-        let t_ns = std::mem::take(&mut self.t_ns);
-        let mut all = Vec::with_capacity(self.names.len() * KEPT.len() + 1);
-        for (name, words) in self.names.iter().zip(&mut self.values) {
-            for (place, ((_, series, unit, cumulative), values)) in KEPT.iter().zip(words).enumerate() {
-                if place >= ALWAYS_KEPT && values.is_empty() {
-                    continue;
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        let t_ns = &self.t_ns[..];
+        for (entity, words) in self.names.iter().zip(&self.values) {
+            for (place, ((_, name, unit, cumulative), value)) in KEPT.iter().zip(words).enumerate() {
+                if place < ALWAYS_KEPT || !value.is_empty() {
+                    to(SeriesView { entity, name, unit, cumulative: *cumulative, t_ns, value });
                 }
-                all.push(Series {
-                    entity: name.clone(),
-                    name: (*series).to_owned(),
-                    unit: (*unit).to_owned(),
-                    cumulative: *cumulative,
-                    t_ns: t_ns.clone(),
-                    value: std::mem::take(values),
-                });
             }
         }
-        all.push(Series {
-            entity: "process.fabric".to_owned(),
-            name: "fabric.looking_seconds".to_owned(),
-            unit: "s".to_owned(),
+        to(SeriesView {
+            entity: "process.fabric",
+            name: "fabric.looking_seconds",
+            unit: "s",
             cumulative: true,
             t_ns,
-            value: std::mem::take(&mut self.looked),
+            value: &self.looked,
         });
+    }
+
+    fn take(&mut self) -> Vec<Series> {
+        let mut all = Vec::with_capacity(self.names.len() * KEPT.len() + 1);
+        self.show(&mut |series| all.push(series.to_owned()));
+        self.t_ns.clear();
+        self.looked.clear();
+        self.values.iter_mut().flatten().for_each(Vec::clear);
         all
     }
 }

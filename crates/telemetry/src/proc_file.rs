@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use weir_core::Instant;
 use weir_core::record::Series;
+use weir_seams::sampler::SeriesView;
 
 /// A file under `/proc` kept open and read again from its start, into a buffer that is reused.
 pub(crate) struct ProcFile {
@@ -90,6 +91,10 @@ impl Recorder {
         }
         *taken += 1;
         self.next = if index + 1 == self.series.len() { 0 } else { index + 1 };
+    }
+
+    pub(crate) fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.series.iter().for_each(|series| to(series.into()));
     }
 
     pub(crate) fn take(&mut self) -> Vec<Series> {

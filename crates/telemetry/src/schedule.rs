@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_core::Instant;
 use weir_core::record::Series;
-use weir_seams::sampler::Sampler;
+use weir_seams::sampler::{Sampler, SeriesView};
 use weir_sys::clock::{monotonic, sleep_until, thread_cpu_time};
 
 /// Share of one core that all samplers of a schedule together may take.
@@ -61,6 +61,28 @@ struct State {
 
 type Shared = Arc<Mutex<State>>;
 
+/// Tells what a schedule has gathered while it runs; the schedule keeps it all.
+pub struct Teller {
+    state: Shared,
+    /// What was read until then is told.
+    told_ns: i64,
+}
+
+impl Teller {
+    /// What came since this was asked last, each series from its last told sample on; of a counter that stood still nothing.
+    pub fn fresh(&mut self) -> Vec<Series> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Samples are taken under the lock, so those to come are later.
+        let now_ns = i64::try_from(monotonic().as_ns()).unwrap_or(i64::MAX);
+        let told_ns = std::mem::replace(&mut self.told_ns, now_ns);
+        let mut fresh = Vec::new();
+        let mut tell = |series: SeriesView<'_>| fresh.extend(series.after(told_ns));
+        state.costs.show(&mut tell);
+        state.slots.iter().for_each(|slot| slot.sampler.show(&mut tell));
+        fresh
+    }
+}
+
 /// A running schedule; ends when it is dropped.
 pub struct Schedule {
     state: Shared,
@@ -97,6 +119,10 @@ impl Schedule {
             }
         });
         Schedule { state, ended, thread: Some(thread) }
+    }
+
+    pub fn teller(&self) -> Teller {
+        Teller { state: Arc::clone(&self.state), told_ns: i64::MIN }
     }
 
     /// Ends the schedule after a last sample of everything and hands over all series.
@@ -178,9 +204,52 @@ mod tests {
             while thread_cpu_time() < until {}
             self.1 += 1;
         }
+        fn show(&self, _to: &mut dyn FnMut(SeriesView<'_>)) {}
         fn take(&mut self) -> Vec<Series> {
             vec![Series { name: "count".to_owned(), value: vec![self.1 as f64], ..Series::default() }]
         }
+    }
+
+    /// Counts its samples, each with its time.
+    #[derive(Default)]
+    struct Count(Series);
+
+    impl Sampler for Count {
+        fn sample(&mut self, now: Instant) {
+            self.0.t_ns.push(now.as_ns() as i64);
+            self.0.value.push(self.0.t_ns.len() as f64);
+        }
+        fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+            to((&self.0).into());
+        }
+        fn take(&mut self) -> Vec<Series> {
+            vec![std::mem::take(&mut self.0)]
+        }
+    }
+
+    // Spec: results.md#results-19
+    #[test]
+    fn what_is_told_while_a_schedule_runs_is_what_it_hands_over_in_the_end() {
+        let count = Count(Series { name: "count".to_owned(), cumulative: true, ..Series::default() });
+        let schedule = Schedule::start("machine", vec![(Duration::from_millis(2), Box::new(count))]);
+        let mut teller = schedule.teller();
+        let mut told: Vec<(i64, f64)> = Vec::new();
+        while told.len() < 20 {
+            std::thread::sleep(Duration::from_millis(5));
+            let fresh = teller.fresh();
+            for series in fresh.iter().filter(|it| it.name == "count") {
+                let new = series.t_ns.iter().copied().zip(series.value.iter().copied());
+                let (again, new): (Vec<_>, Vec<_>) = new.partition(|it| told.last() >= Some(it));
+                assert!(again.len() <= 1 && again.last().is_none_or(|it| Some(it) == told.last()));
+                told.extend(new);
+            }
+        }
+        let all = schedule.finish();
+        let whole = all.iter().find(|it| it.name == "count").unwrap();
+        let first: Vec<(i64, f64)> =
+            whole.t_ns.iter().copied().zip(whole.value.iter().copied()).take(told.len()).collect();
+        assert_eq!(told, first);
+        assert!(teller.fresh().is_empty(), "what was handed over is not told again");
     }
 
     #[test]

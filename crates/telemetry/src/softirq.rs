@@ -5,7 +5,7 @@ use crate::reduce::{Reduce, Reduction};
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 
 const SECONDS: Quantity = Quantity::counter("softirq.busy_seconds", "s");
 const RECEIVE: Quantity = Quantity::counter("softirq.receive_count", "interrupts");
@@ -139,6 +139,9 @@ impl Sampler for SoftirqSampler {
             put.put(now, &whole, &DROPPED, dropped as f64);
             put.put(now, &whole, &SQUEEZED, squeezed as f64);
         }
+    }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.recorder.show(to);
     }
     fn take(&mut self) -> Vec<Series> {
         self.recorder.take()

@@ -5,7 +5,7 @@ use crate::reduce::{Reduce, Reduction};
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
-use weir_seams::sampler::{Sampler, SamplerTarget};
+use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 
 /// A series and the kernel's counters that it is the sum of: `Tcp` ones of `/proc/net/snmp`, `TcpExt` ones of
 /// `/proc/net/netstat`. A counter that this kernel does not have counts as none; a series without any is left out.
@@ -185,6 +185,9 @@ impl Sampler for StackSampler {
                 self.recorder.put(now, &self.entity, &kept.quantity, sum as f64);
             }
         }
+    }
+    fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
+        self.recorder.show(to);
     }
     fn take(&mut self) -> Vec<Series> {
         self.recorder.take()

@@ -91,7 +91,9 @@ impl Captures {
         fabric: &mut Fabric,
     ) -> Result<u64, String> {
         let links = matching(&request.ports, &self.names).map_err(|error| error.to_string())?;
-        let output = File::create(file).map_err(|error| format!("making {}: {error}", file.display()))?;
+        // The owner has made it.
+        let opened = File::options().write(true).open(file);
+        let output = opened.map_err(|error| format!("opening {}: {error}", file.display()))?;
         let outcome = Arc::new(Mutex::new(None));
         let number =
             self.tap(request, &links, Box::new(ToFile { output, outcome: outcome.clone() }), now, fabric);

@@ -345,3 +345,64 @@ fn nobody_else_may_change_a_lab_or_reach_its_fabric_whatever_the_umask_and_what_
     );
     assert!(output.status.success() && text(&output.stderr).contains("mode 666"), "{output:?}");
 }
+
+// Spec: lab.md#lab-27
+#[test]
+fn labs_of_one_name_in_two_folders_know_nothing_of_each_other_and_have_no_links_beside_them() {
+    if !possible() {
+        return;
+    }
+    let (one, other) = (Named::up("twice"), Named::new("twice"));
+    let strange = other.exec("left-0", &["true"]);
+    assert!(text(&strange.stderr).contains("no lab is up"), "{strange:?}");
+    let down = other.down();
+    assert!(text(&down.stderr).contains("there is no lab"), "{down:?}");
+    assert!(other.start().wait_with_output().unwrap().status.success(), "the name is free there");
+    let fabrics = [&one, &other].map(|lab| lab.state().unwrap().fabric.unwrap());
+    assert_ne!(fabrics[0], fabrics[1]);
+    let link = format!("weir.{}.left-0", one.name);
+    assert!(!std::path::Path::new("/run/netns").join(link).is_symlink());
+    assert!(fabrics[0].is_alive() && signal(fabrics[1].pid, Signal::Kill));
+    while fabrics[1].is_alive() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(named::down_dead(&one.place()).unwrap().names.is_empty(), "the dead one is elsewhere");
+    assert_eq!(named::down_all(&other.place()).unwrap().names, [other.name.as_str()]);
+    other.assert_nothing_is_left();
+    assert!(one.state().unwrap().is_up() && one.exec("left-0", &["true"]).status.success());
+}
+
+// Spec: lab.md#lab-17
+#[test]
+fn down_takes_the_rest_down_after_each_thing_that_fails_and_tells_them_all() {
+    if !possible() {
+        return;
+    }
+    let lab = Named::up("stubborn");
+    for name in ["distrusted", "sound"] {
+        let up = lab.helper(&["up", name, &topology_of(1)]).output().unwrap();
+        assert!(up.status.success(), "{up:?}");
+    }
+    // What is no mount of ours cannot be unlinked, in the first place of the folder and in the last.
+    for odd in ["0-odd", "z-odd"] {
+        std::fs::create_dir(lab.folder().join("net").join(odd)).unwrap();
+    }
+    let labs = lab.state.path().join("labs");
+    let open = |mode: u32| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(labs.join("distrusted/lab.json"), mode).unwrap();
+    };
+    open(0o666);
+    let fabric = lab.state().unwrap().fabric.unwrap();
+    let down = named::down_all(&lab.place()).unwrap();
+    assert_eq!(down.names, ["sound"]);
+    let told: Vec<String> = down.problems.iter().map(ToString::to_string).collect();
+    for problem in ["distrusted", "net/0-odd", "net/z-odd"] {
+        assert_eq!(told.iter().filter(|text| text.contains(problem)).count(), 1, "{problem}: {told:?}");
+    }
+    assert!(!fabric.is_alive() && !lab.folder().exists(), "all else of it is gone: {told:?}");
+    assert!(!labs.join("sound").exists() && labs.join("distrusted").exists());
+    open(0o644);
+    assert_eq!(named::down_all(&lab.place()).unwrap().names, ["distrusted"]);
+    lab.assert_nothing_is_left();
+}
