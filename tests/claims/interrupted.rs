@@ -258,7 +258,7 @@ type Row<'a> = Box<dyn Fn() + Send + 'a>;
 /// Rows at the same time, each on a thread of its own; those that fail have said why.
 fn together<'a>(rows: impl Iterator<Item = Row<'a>>) {
     let failed = std::thread::scope(|scope| {
-        let running: Vec<_> = rows.map(|row| scope.spawn(move || row())).collect();
+        let running: Vec<_> = rows.map(|row| scope.spawn(row)).collect();
         running.into_iter().map(std::thread::ScopedJoinHandle::join).filter(Result::is_err).count()
     });
     assert_eq!(failed, 0, "so many rows failed");
