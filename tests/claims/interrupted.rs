@@ -362,3 +362,23 @@ fn a_role_of_events_ends_with_its_figures_and_of_one_that_is_killed_the_others_t
         ["-INT", "-TERM", "-KILL"].map(|signal| -> Row<'_> { Box::new(move || row_of_events(role, signal)) })
     }));
 }
+
+// Spec: commands.md#ends-3
+#[test]
+fn of_a_list_of_points_those_before_the_one_that_fails_are_reported() {
+    let _turn = turn();
+    let (_server, at) = Running::serve(&[]);
+    let load = ["net", "stream", &at, "--pacing", "8Mbit/s", "--duration", "300ms", "--json"];
+    let list = Running::new(weir().args(load).args(["--congestion", "cubic,nosuch,reno"]));
+    let (status, out, err) = list.end("a list");
+    assert_eq!(status, 3, "{out}{err}");
+    let summary = support::summary_in(&out);
+    let points = summary["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2, "{summary:#}");
+    assert!(points[0]["metrics"][GOODPUT]["mean"].as_f64().is_some_and(|rate| rate > 0.0), "{summary:#}");
+    assert_eq!((&points[1]["valid_trials"], &points[1]["metrics"]), (&0.into(), &serde_json::json!({})));
+    assert!(summary["warnings"].to_string().contains("nosuch"), "{summary:#}");
+    // Alone it is nothing but an error.
+    let alone = Running::new(weir().args(load).args(["--congestion", "nosuch"]));
+    assert_eq!(alone.end("one").0, 2);
+}
