@@ -2,7 +2,7 @@
 //! document agree. One table of all workloads, directions and ends; its rows run at the same time, since none asks for much.
 
 use crate::support;
-use crate::support::{ran, start, turn, weir};
+use crate::support::{start, turn, weir};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -76,7 +76,7 @@ const LOADS: &[Load] = &[
     Load { arguments: &["burst", "--sizes", "10kB", "--every", "20ms", "--repetitions", "10000", "--connection", "per-burst"], figure: BURST, alone: "burst.arrived_bits_per_second" },
     Load { arguments: &["burst", "--sizes", "10kB", "--every", "20ms", "--repetitions", "10000", "--connection", "timed"], figure: BURST, alone: "burst.arrived_bits_per_second" },
     Load { arguments: &["connect", "--duration", "60s"], figure: "connect.per_second", alone: "connect.per_second" },
-    Load { arguments: &["path", "--train", "100000"], figure: "path.hop_round_trip_seconds", alone: "path.hop_round_trip_seconds" },
+    Load { arguments: &["path", "--train", "100000"], figure: "path.round_trip_seconds", alone: "path.round_trip_seconds" },
     Load { arguments: &["watch", "--pacing", "8Mbit/s", "--duration", "60s"], figure: GOODPUT, alone: "stream.acknowledged_bits_per_second" },
 ];
 
@@ -158,7 +158,9 @@ fn document(what: &str, out: &str, figure: &str, says: &str) {
 fn table(what: &str, out: &str, says: &str) {
     let one_line: String = out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(one_line.contains(says), "{what}: {out}");
-    let cells: String = out.lines().nth(1).unwrap_or_default().chars().skip(20).collect();
+    // A path has no line of cells but one of words for each thing, behind a column of names.
+    let lines = if out.starts_with("client to") { 5 } else { 1 };
+    let cells: String = out.lines().skip(1).take(lines).flat_map(|line| line.chars().skip(20)).collect();
     let alone = ["had been acknowledged", "had arrived"].iter().any(|words| one_line.contains(words));
     assert!(alone || cells.contains(|letter: char| letter.is_ascii_digit()), "{what}: {out}");
 }
@@ -256,7 +258,7 @@ type Row<'a> = Box<dyn Fn() + Send + 'a>;
 /// Rows at the same time, each on a thread of its own; those that fail have said why.
 fn together<'a>(rows: impl Iterator<Item = Row<'a>>) {
     let failed = std::thread::scope(|scope| {
-        let running: Vec<_> = rows.map(|row| scope.spawn(move || row())).collect();
+        let running: Vec<_> = rows.map(|row| scope.spawn(row)).collect();
         running.into_iter().map(std::thread::ScopedJoinHandle::join).filter(Result::is_err).count()
     });
     assert_eq!(failed, 0, "so many rows failed");
@@ -359,4 +361,24 @@ fn a_role_of_events_ends_with_its_figures_and_of_one_that_is_killed_the_others_t
     together((0..3).flat_map(|role| {
         ["-INT", "-TERM", "-KILL"].map(|signal| -> Row<'_> { Box::new(move || row_of_events(role, signal)) })
     }));
+}
+
+// Spec: commands.md#ends-3
+#[test]
+fn of_a_list_of_points_those_before_the_one_that_fails_are_reported() {
+    let _turn = turn();
+    let (_server, at) = Running::serve(&[]);
+    let load = ["net", "stream", &at, "--pacing", "8Mbit/s", "--duration", "300ms", "--json"];
+    let list = Running::new(weir().args(load).args(["--congestion", "cubic,nosuch,reno"]));
+    let (status, out, err) = list.end("a list");
+    assert_eq!(status, 3, "{out}{err}");
+    let summary = support::summary_in(&out);
+    let points = summary["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2, "{summary:#}");
+    assert!(points[0]["metrics"][GOODPUT]["mean"].as_f64().is_some_and(|rate| rate > 0.0), "{summary:#}");
+    assert_eq!((&points[1]["valid_trials"], &points[1]["metrics"]), (&0.into(), &serde_json::json!({})));
+    assert!(summary["warnings"].to_string().contains("nosuch"), "{summary:#}");
+    // Alone it is nothing but an error.
+    let alone = Running::new(weir().args(load).args(["--congestion", "nosuch"]));
+    assert_eq!(alone.end("one").0, 2);
 }

@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(5);
 /// How soon it is heard while others of its flows are still to come: well within the pause after which it asks once more.
 const ANSWER_EVERY: Duration = Duration::from_millis(20);
+/// Between the end of a client's flows and that of its control connection, which come from one machine at one moment.
+const LEAVING: Duration = Duration::from_millis(20);
 /// What had arrived is known so closely where this end is lost.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
@@ -102,7 +104,7 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
     let (result, lost) = std::thread::scope(|scope| {
         let running = scope.spawn(|| job.run(true, flows, &control));
         let lost = watch(&session, &control, until, || running.is_finished());
-        (running.join(), lost)
+        (running.join(), lost.or_else(|| left_with_its_flows(&session, &job, &control)))
     });
     match (result, lost) {
         (Ok(Ok(outcome)), Some(lost)) => Ok(format!("{}, {lost}", account(&job, &control, &outcome))),
@@ -115,6 +117,23 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         (Ok(Err(error)), _) => session.refuse(&error.text),
         (Err(_), _) => session.refuse("the server's load panicked: this is a bug of weir"),
     }
+}
+
+/// Flows may end with their client before the control connection is seen to have: of a load that ended before its time, or has none,
+/// it is asked once more.
+fn left_with_its_flows(session: &Session<'_>, job: &Job, control: &Control) -> Option<String> {
+    let ran = clock::monotonic().since(control.start_at());
+    let whole = job.duration().is_some_and(|planned| ran >= planned);
+    if whole || control.stopping() || !poll::wait(session.stream.as_fd(), Interest::Readable, LEAVING).ok()? {
+        return None;
+    }
+    // A stop that comes too late is no end of the client.
+    let error = session.receive().err()?;
+    Some(cut_short(ran, &error))
+}
+
+fn cut_short(after: Duration, error: &AdhocError) -> String {
+    format!("cut short {:.1} s after the start: {error}", after.as_secs_f64())
 }
 
 /// What the server's end did, for its log.
@@ -304,5 +323,5 @@ fn watch(
             control.cut();
         }
     }
-    lost.map(|error| format!("cut short {:.1} s after the start: {error}", start.elapsed().as_secs_f64()))
+    lost.map(|error| cut_short(start.elapsed(), &error))
 }
