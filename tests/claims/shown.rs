@@ -32,8 +32,9 @@ fn harmless(arguments: &[&str], bytes: &[u8]) {
 }
 
 fn both(folder: &Path, arguments: &[&str]) {
-    let child = weir().current_dir(folder).args(arguments).stdin(Stdio::null());
-    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = weir();
+    command.current_dir(folder).args(arguments).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let output = finish_within(child, std::time::Duration::from_secs(60));
     assert!(!output.stdout.is_empty() || !output.stderr.is_empty(), "{arguments:?} said nothing");
     harmless(arguments, &output.stdout);
