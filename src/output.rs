@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use weir_core::text::shown_lines;
+use weir_core::text::{shown_json, shown_lines, shown_page};
 use weir_sys::poll::{self, Interest};
 
 /// What was wrong with standard output first; nothing is written after it. It has no lock: a program that is told to end must
@@ -65,14 +65,19 @@ fn write_to(file: &mut Option<File>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes `text` as it is to standard output. An error only ends the command early: `exit_status` tells it.
+/// Writes `text` as it is to standard output: nothing of others in it steers. An error only ends the command early: `exit_status` tells it.
 pub fn print(text: &str) -> io::Result<()> {
     Output.write_all(text.as_bytes())
 }
 
-/// As `print`, a line.
+/// Lines to standard output. Whoever worded a part of one, it steers no terminal and is bounded.
 pub fn say(text: impl Display) -> io::Result<()> {
-    print(&format!("{text}\n"))
+    print(&format!("{}\n", shown_page(&text.to_string())))
+}
+
+/// A JSON document to standard output.
+pub fn say_json(document: impl Display) -> io::Result<()> {
+    print(&format!("{}\n", shown_json(document.to_string().trim_end())))
 }
 
 /// A line to standard error, for people. Whoever worded a part of it, it steers no terminal and begins no line of its own.

@@ -6,6 +6,7 @@ use std::io::stdin;
 use std::net::IpAddr;
 use weir_agent::message::HostReport;
 use weir_agent::serve::{Host, serve};
+use weir_transport::address::at_and_on;
 
 /// Status of an agent whose coordinator fell silent.
 const ABANDONED: i32 = 3;
@@ -27,7 +28,8 @@ pub fn run(_args: &Args) -> anyhow::Result<i32> {
 fn report() -> HostReport {
     // "CLIENT PORT SERVER PORT", set by sshd.
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    let reached_at = connection.split_ascii_whitespace().nth(2).and_then(|address| address.parse().ok());
+    let reached = connection.split_ascii_whitespace().nth(2).unwrap_or_default();
+    let (reached_at, reached_on) = at_and_on(reached);
     let of_interface = |interface: weir_sys::interface::Interface| -> Vec<IpAddr> {
         let v4 = interface.ipv4.into_iter().filter(|it| !it.is_loopback() && !it.is_link_local());
         let v6 = interface.ipv6.into_iter().filter(|it| !it.is_loopback() && !it.is_unicast_link_local());
@@ -39,6 +41,7 @@ fn report() -> HostReport {
     environment.remove("clock"); // the coordinator's to say
     HostReport {
         reached_at,
+        reached_on,
         interfaces: interfaces.into_iter().map(|(name, interface)| (name, of_interface(interface))).collect(),
         environment,
     }

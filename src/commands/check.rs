@@ -2,7 +2,7 @@
 
 use super::scenario_file::{self, Changes};
 use super::text::hanging;
-use crate::output::{print, say};
+use crate::output::{print, say_json};
 use crate::registry;
 use crate::run::outlook;
 use anyhow::Context;
@@ -45,14 +45,14 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         Ok(plan) => plan,
         Err(errors) => {
             if args.json {
-                say(serde_json::to_string_pretty(&problems_json(&errors))?)?;
+                say_json(serde_json::to_string_pretty(&problems_json(&errors))?)?;
             }
             return Ok(2);
         }
     };
     let outlook = Outlook::of(&plan)?;
     if args.json {
-        say(serde_json::to_string_pretty(&json(&plan, &outlook))?)?;
+        say_json(serde_json::to_string_pretty(&json(&plan, &outlook))?)?;
     } else {
         print(&text_of(&plan, &outlook))?;
     }

@@ -3,7 +3,7 @@
 mod members;
 
 use super::address::{key, resolve};
-use crate::output::{say, tell};
+use crate::output::{say, say_json, tell};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use members::{Members, MembersOf};
@@ -294,7 +294,7 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
         document.insert("searched".to_owned(), json!(report.searched));
     }
     if args.json {
-        say(serde_json::to_string_pretty(&document)?)?;
+        say_json(serde_json::to_string_pretty(&document)?)?;
     } else {
         say(table(&report))?;
     }
@@ -442,7 +442,7 @@ fn builder(args: &BuilderArgs) -> anyhow::Result<i32> {
 /// Says why a role ended and what it did; its exit status.
 fn end(role: &str, name: &str, why: &str, did: &str, json: bool, report: Json) -> anyhow::Result<i32> {
     if json {
-        say(json!({"role": role, "name": name, "report": report}))?;
+        say_json(json!({"role": role, "name": name, "report": report}))?;
     } else {
         tell(format_args!("weir: {role} {name}: {why}"));
         say(did)?;

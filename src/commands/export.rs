@@ -5,6 +5,7 @@ use crate::registry;
 use anyhow::{Context, bail};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_seams::sink::Tables;
 use weir_sys::directory::Directory;
 
@@ -54,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     for format in formats {
         let tables = registry::tables(format).with_context(|| format!("{format} is not in this build"))?;
         for path in write(tables, directory, &out, &mut notes)? {
-            say(path.display())?;
+            say(shown(&path.display().to_string(), SHOWN_BYTES_MAX))?;
         }
     }
     notes.sort();

@@ -2,13 +2,14 @@
 
 use super::capture;
 use super::scenario_file;
-use crate::output::{say, tell};
+use crate::output::{say, say_json, tell};
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use weir_core::scenario::Overrides;
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_core::topology::Topology;
 use weir_lab::named::{self, Entry, LabName, Place, State};
 use weir_lab::{LabError, Options};
@@ -123,7 +124,7 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     if args.json {
         let mut document = state_json(&up.state);
         document["notes"] = json!(up.notes);
-        say(serde_json::to_string_pretty(&document)?)?;
+        say_json(serde_json::to_string_pretty(&document)?)?;
         return Ok(0);
     }
     say(format_args!("lab {} is up: {} hosts", args.name, up.state.hosts.len()))?;
@@ -190,7 +191,7 @@ fn list(args: &List) -> anyhow::Result<i32> {
     let labs = &listed.states;
     if args.json {
         let all: Vec<Value> = labs.iter().map(state_json).collect();
-        say(serde_json::to_string_pretty(&all)?)?;
+        say_json(serde_json::to_string_pretty(&all)?)?;
         return Ok(problems_told(&listed.problems));
     }
     for lab in labs {
@@ -199,7 +200,7 @@ fn list(args: &List) -> anyhow::Result<i32> {
             lab.name,
             state_word(lab),
             lab.hosts.len(),
-            lab.file
+            shown(&lab.file, SHOWN_BYTES_MAX)
         ))?;
     }
     Ok(problems_told(&listed.problems))

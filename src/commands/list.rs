@@ -1,7 +1,7 @@
 //! `weir list`: what can be chosen.
 
 use super::text::hanging;
-use crate::output::{print, say};
+use crate::output::{print, say, say_json};
 use crate::registry;
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
                     json!({"name": member.name, "about": member.about, "params": params})
                 })
                 .collect();
-            say(serde_json::to_string_pretty(&all)?)?;
+            say_json(serde_json::to_string_pretty(&all)?)?;
             continue;
         }
         say(seam)?;

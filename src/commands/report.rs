@@ -4,6 +4,7 @@ use crate::output::{say, tell};
 use anyhow::Context;
 use std::io::Write;
 use std::path::PathBuf;
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_sys::directory::{self, Directory};
 
 /// Draw the report of a run again from its results folder
@@ -36,6 +37,6 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     for note in &folder.notes {
         tell(format_args!("weir: {note}"));
     }
-    say(path.display())?;
+    say(shown(&path.display().to_string(), SHOWN_BYTES_MAX))?;
     Ok(0)
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "parquet")]
 use crate::commands::export;
 use crate::commands::scenario_file::{self, Changes};
-use crate::output::{self, print, say};
+use crate::output::{self, print, say, say_json};
 use crate::registry;
 use crate::run::campaign::{Campaign, planned_time};
 use crate::run::needs;
@@ -18,6 +18,7 @@ use std::time::Duration;
 use weir_core::judge;
 use weir_core::record::{SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::scenario::{self, Overrides, Plan};
+use weir_core::text;
 use weir_report::{Folder, Interrupted, Style, Writer};
 use weir_seams::entry::Need;
 #[cfg(feature = "parquet")]
@@ -108,7 +109,7 @@ fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> 
     let (program, key) = (program()?, random_hex(32)?);
     if !args.json {
         let all = plan.configurations.len() * plan.trials as usize;
-        say(format_args!("{}: {}", plan.name, plan.about))?;
+        say(format_args!("{}: {}", plan.name, text::shown(&plan.about, text::SHOWN_BYTES_MAX)))?;
         say(format_args!(
             "resumed: {} of {all} trials are there, about {:.0} s of running to go; seed {}",
             interrupted.finished.len(),
@@ -133,7 +134,7 @@ fn announce(plan: &Plan, total: Duration) -> anyhow::Result<()> {
     let steps = plan.configurations.first().map_or(0, |configuration| configuration.steps.len());
     let count = plan.configurations.len();
     let configurations = if count == 1 { String::new() } else { format!("{count} configurations × ") };
-    say(format_args!("{}: {}", plan.name, plan.about))?;
+    say(format_args!("{}: {}", plan.name, text::shown(&plan.about, text::SHOWN_BYTES_MAX)))?;
     say(format_args!(
         "plan: {configurations}{steps} step{} × {} trial{}, about {:.0} s of running; seed {}",
         if steps == 1 { "" } else { "s" },
@@ -204,7 +205,7 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
     let read = Folder::read(folder)?;
     campaign.writer().rendering("report.html", &weir_report::html(&read))?;
     if args.json {
-        print(&weir_report::json(&summary))?;
+        say_json(weir_report::json(&summary))?;
     } else {
         print(&weir_report::terminal(&summary, shown()))?;
     }

@@ -10,6 +10,7 @@ use weir_agent::message::HostReport;
 use weir_core::hosts::PortRange;
 use weir_core::scenario::{Plan, RealHost};
 use weir_seams::launcher::{LaunchError, Launched, Launcher};
+use weir_transport::address::at_and_on;
 
 /// Starts each host's agent through the launcher that the scenario names for it.
 pub struct HostsLauncher {
@@ -76,11 +77,18 @@ pub fn data_address(host: &RealHost, fleet: &Fleet, family: u64) -> Result<IpAdd
 fn address_of(host: &RealHost, report: &HostReport, family: u64) -> Result<IpAddr, String> {
     let name = &host.name;
     let right = |address: &IpAddr| address.is_ipv6() == (family == 6);
-    let written = host.address.parse::<IpAddr>().ok();
+    // The zone of a written address is this machine's, which is the host itself only where it is reached without a login.
+    let (written, zone) = at_and_on(&host.address);
     // A login says where it arrived; a host that is reached without one is where the scenario says.
-    let reached = if host.launcher == "local" { written } else { report.reached_at.or(written) };
+    let (reached, on) = match (host.launcher.as_str(), report.reached_at) {
+        ("local", _) => (written, zone),
+        (_, Some(at)) => (Some(at), report.reached_on.clone()),
+        (_, None) => (written, None),
+    };
+    let of_one_link = |at: &IpAddr| matches!(at, IpAddr::V6(at) if at.is_unicast_link_local());
     let interface = match (&host.data_interface, reached) {
         (Some(interface), _) => Some(interface.clone()),
+        (None, Some(reached)) if of_one_link(&reached) => on,
         (None, Some(reached)) if right(&reached) => return Ok(reached),
         (None, Some(reached)) => report
             .interfaces
@@ -115,7 +123,8 @@ pub fn environment(own: &Map<String, Value>, hosts: &[RealHost], fleet: &Fleet) 
         let report = fleet.report(&host.name)?;
         let mut all = report.environment.clone();
         all.insert("launcher".to_owned(), host.launcher.clone().into());
-        all.insert("reached_at".to_owned(), json!(report.reached_at));
+        let zone = report.reached_on.as_ref().map(|name| format!("%{name}")).unwrap_or_default();
+        all.insert("reached_at".to_owned(), json!(report.reached_at.map(|at| format!("{at}{zone}"))));
         // What the agent said is not ours: what has another shape than expected is replaced.
         let mut interfaces = match all.remove("interfaces") {
             Some(Value::Object(interfaces)) => interfaces,
@@ -162,6 +171,7 @@ mod tests {
         let addresses = |list: &[&str]| list.iter().map(|it| it.parse().unwrap()).collect();
         HostReport {
             reached_at: Some("10.0.0.7".parse().unwrap()),
+            reached_on: None,
             interfaces: [
                 ("lo", addresses(&[])),
                 ("eno1", addresses(&["10.0.0.7", "fd00::7"])),
@@ -190,6 +200,25 @@ mod tests {
         named.data_interface = Some("eth9".to_owned());
         let refused = address(&named, 4).unwrap_err();
         assert!(refused.contains("data0, eno1"), "{refused}");
+    }
+
+    // Spec: scenario.md#host-4
+    #[test]
+    fn a_host_reached_at_a_link_local_address_is_loaded_at_another_of_that_interface() {
+        let reached_on = |name: &str| HostReport {
+            reached_at: Some("fe80::7".parse().unwrap()),
+            reached_on: Some(name.to_owned()),
+            ..report()
+        };
+        let host = RealHost::new("a-0", "fe80::7%eth3");
+        assert_eq!(address_of(&host, &reached_on("eno1"), 4), Ok("10.0.0.7".parse().unwrap()));
+        assert_eq!(address_of(&host, &reached_on("eno1"), 6), Ok("fd00::7".parse().unwrap()));
+        let refused = address_of(&host, &reached_on("data0"), 6).unwrap_err();
+        assert!(refused.contains("\"data0\" has no IPv6 address that others could reach"), "{refused}");
+        let silent = HostReport { reached_on: None, ..reached_on("") };
+        assert!(address_of(&host, &silent, 4).unwrap_err().contains("name its `data_interface`"));
+        let here = RealHost { launcher: "local".to_owned(), ..RealHost::new("a-0", "fe80::7%eno1") };
+        assert_eq!(address_of(&here, &silent, 4), Ok("10.0.0.7".parse().unwrap()));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod process_faults;
 mod report_page;
 mod resume;
 mod scale;
+mod shown;
 mod streams;
 mod support;
 mod tables;

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 use weir_core::Instant;
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_seams::launcher::{LaunchError, Launched, Launcher, Process};
 use weir_sys::clock::monotonic;
 use weir_sys::process::Signal;
@@ -154,7 +155,7 @@ impl Fleet {
                 Event::Said(FromAgent::Hello { protocol, version, schema, .. }) => {
                     message::mismatch(protocol, &version, &schema, ["there", "here"])
                 }
-                Event::Said(FromAgent::Refused { text }) => Some(text),
+                Event::Said(FromAgent::Refused { text }) => Some(shown(&text, SHOWN_BYTES_MAX)),
                 Event::Said(_) => continue,
                 Event::Lost(lost) => Some(lost.reason),
             };

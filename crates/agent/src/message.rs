@@ -32,6 +32,8 @@ pub const COORDINATOR_SILENCE_MAX: Duration = Duration::from_secs(10);
 pub struct HostReport {
     /// The address at which the login that started the agent reached the host.
     pub reached_at: Option<IpAddr>,
+    /// The interface of that address where it belongs to one link alone.
+    pub reached_on: Option<String>,
     /// Addresses by interface, those that are up to carry load: none of the loopback interface, none of one link alone.
     pub interfaces: BTreeMap<String, Vec<IpAddr>>,
     /// As `environment.json` has it for one machine.

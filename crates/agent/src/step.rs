@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_core::Instant;
 use weir_core::scenario::StepStart;
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_seams::workload::{Assignment, StepRequest};
 use weir_sys::clock::monotonic;
 
@@ -455,6 +456,7 @@ impl Trial<'_> {
                 self.fail(steps, index, text);
             }
             FromAgent::Refused { text } => {
+                let text = shown(&text, SHOWN_BYTES_MAX);
                 for index in 0..steps.len() {
                     self.fail(steps, index, format!("an agent refused an order: {text}"));
                 }

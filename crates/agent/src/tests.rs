@@ -351,7 +351,7 @@ fn a_program_that_is_no_agent_is_shown_by_what_it_said_and_how_it_ended() {
     assert_eq!(refused("exit 0"), "the agent ended: it exited with status 0");
     assert_eq!(
         refused("printf 'no \\033[1mroom\n' >&2; exit 4"),
-        "the agent ended: it exited with status 4; it said: no [1mroom"
+        "the agent ended: it exited with status 4; it said: no ␛[1mroom"
     );
     assert_eq!(refused("kill -9 $$"), "the agent ended: it was killed by signal 9");
     let text = refused("echo Usage: program FILE");

@@ -30,6 +30,27 @@ pub fn shown_lines(text: &str) -> String {
     out.join("\n  ")
 }
 
+/// `shown` for a page that this program has laid out, line by line: what is of others in it has been put on one line before.
+pub fn shown_page(page: &str) -> String {
+    let lines: Vec<String> = page.split('\n').map(|line| shown(line, SHOWN_BYTES_MAX)).collect();
+    lines.join("\n")
+}
+
+/// A JSON document that reads the same and steers no terminal that it is printed on. Control characters of one byte are escaped
+/// already; outside of texts it has only ASCII.
+pub fn shown_json(document: &str) -> String {
+    let mut out = String::with_capacity(document.len());
+    for letter in document.chars() {
+        match visible(letter) {
+            Some(_) if !letter.is_ascii() || letter == '\u{7f}' => {
+                out += &format!("\\u{:04x}", letter as u32)
+            }
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
 /// What a control or direction-changing character is shown as, if `letter` is one.
 /// Direction overrides would let a name reorder the text around it; escape sequences would let it write to a terminal.
 pub fn visible(letter: char) -> Option<char> {
@@ -60,6 +81,19 @@ mod tests {
         assert_eq!(shown(&"x".repeat(100_000), 10), "xxxxxxxxxx… (99990 more bytes)");
         assert_eq!(shown("aé", 2), "a… (2 more bytes)", "a letter is never cut in two");
         assert_eq!(shown("aé", 3), "aé");
+    }
+
+    #[test]
+    fn a_page_keeps_its_lines_and_a_document_its_meaning() {
+        assert_eq!(shown_page("a\u{9b}2J\n\n  b\r"), "a\u{fffd}2J\n\n  b ");
+        let long = shown_page(&format!("{}\nb", "x".repeat(100_000)));
+        assert!(long.len() < SHOWN_BYTES_MAX + 40 && long.ends_with("(95904 more bytes)\nb"));
+        let text = "\u{9b}2J\u{1b}\r\u{202e}\u{7f}\u{ffff}é";
+        let document = serde_json::json!({ "about": text }).to_string();
+        let harmless = shown_json(&document);
+        assert!(!harmless.contains(|letter| visible(letter).is_some()), "{harmless}");
+        let read: serde_json::Value = serde_json::from_str(&harmless).unwrap();
+        assert_eq!(read["about"], text);
     }
 
     #[test]

@@ -7,10 +7,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use weir_core::record::{RESULTS_SCHEMA, SUMMARY_SCHEMA};
+use weir_core::text::shown;
 
 /// Largest single document (`summary.json`, …) and largest line; beyond it a file is not one of ours.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
 const LINE_BYTES_MAX: u64 = 256 << 20;
+/// Longest quotation of a file in an error.
+const PROBLEM_BYTES_MAX: usize = 300;
 
 /// Why a folder cannot be read: which file, which line, what is wrong with it.
 #[derive(Debug, Error)]
@@ -73,7 +76,11 @@ pub(crate) fn document<D: DeserializeOwned>(
     if let Ok(Versioned { schema: Some(schema) }) = serde_json::from_str(&text)
         && let Some(problem) = newer(&schema)
     {
-        return Err(FolderError { path: directory.join(name), line: None, problem: bounded(&problem) });
+        return Err(FolderError {
+            path: directory.join(name),
+            line: None,
+            problem: shown(&problem, PROBLEM_BYTES_MAX),
+        });
     }
     match serde_json::from_str(&text) {
         Ok(document) => Ok(Some(document)),
@@ -84,7 +91,7 @@ pub(crate) fn document<D: DeserializeOwned>(
         Err(error) => Err(FolderError {
             path: directory.join(name),
             line: Some(error.line()),
-            problem: bounded(&error.to_string()),
+            problem: shown(&error.to_string(), PROBLEM_BYTES_MAX),
         }),
     }
 }
@@ -146,7 +153,7 @@ pub(crate) fn lines_with_ends<D: DeserializeOwned>(
         let failed = |problem: String| FolderError {
             path: directory.join(name),
             line: Some(number),
-            problem: bounded(&problem),
+            problem: shown(&problem, PROBLEM_BYTES_MAX),
         };
         line.clear();
         let length = reader
@@ -176,11 +183,4 @@ pub(crate) fn lines_with_ends<D: DeserializeOwned>(
         }
     }
     Ok(())
-}
-
-/// An error message quotes the offending text; a hostile one must not flood the terminal.
-fn bounded(problem: &str) -> String {
-    let clean: String =
-        problem.chars().map(|letter| crate::escape::visible(letter).unwrap_or(letter)).take(300).collect();
-    if clean.chars().count() < problem.chars().count() { clean + "…" } else { clean }
 }

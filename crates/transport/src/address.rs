@@ -72,6 +72,16 @@ fn inside_parses(inside: &str) -> bool {
     inside.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
 }
 
+/// `ADDRESS`, or `ADDRESS%INTERFACE` with the interface's name or its index here.
+pub fn at_and_on(text: &str) -> (Option<IpAddr>, Option<String>) {
+    let (address, zone) = text.split_once('%').map_or((text, None), |(address, zone)| (address, Some(zone)));
+    let name = |zone: &str| match zone.parse() {
+        Ok(index) => interface::name_of(index),
+        Err(_) => Some(zone.to_owned()),
+    };
+    (address.parse().ok(), zone.and_then(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +127,16 @@ mod tests {
         for name in ["there", "there:5301", "a%b", "", "[", "[]", "[there]:5", "fe80::x%lo"] {
             assert!(parse(name, 5).is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_link_local_address_is_taken_apart_with_the_name_or_the_index_of_its_interface() {
+        let at = Some("fe80::1".parse().unwrap());
+        let index = interface::index_of("lo").unwrap();
+        assert_eq!(at_and_on("fe80::1%lo"), (at, Some("lo".to_owned())));
+        assert_eq!(at_and_on(&format!("fe80::1%{index}")), (at, Some("lo".to_owned())));
+        assert_eq!(at_and_on("fe80::1%4000000000"), (at, None));
+        assert_eq!(at_and_on("10.0.0.1"), (Some("10.0.0.1".parse().unwrap()), None));
+        assert_eq!(at_and_on(""), (None, None));
     }
 }

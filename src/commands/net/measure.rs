@@ -2,7 +2,7 @@
 
 use super::flags::Flags;
 use super::{Common, Protocol, key, resolve};
-use crate::output::{say, tell};
+use crate::output::{say, say_json, tell};
 use anyhow::bail;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_core::metric::Metric;
 use weir_core::record::{CriterionResult, Summary, Verdict};
 use weir_core::scenario::plan::ramp_length;
+use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_core::units::human;
 use weir_core::{Value, Values};
 use weir_net::adhoc::summary::{Point, point_id, summarise};
@@ -164,11 +165,11 @@ impl Measuring {
     fn print(self, summary: Summary, why: Option<String>) -> anyhow::Result<i32> {
         let definitions = definitions(self.workload);
         if self.json {
-            say(weir_report::json(&summary))?;
+            say_json(weir_report::json(&summary))?;
         } else {
             say(table(self.workload, definitions, &self.points).trim_end())?;
             if let Some(why) = why {
-                say(format_args!("\n{why}"))?;
+                say(format_args!("\n{}", shown(&why, SHOWN_BYTES_MAX)))?;
             }
         }
         Ok(if summary.verdict == Verdict::Pass { 0 } else { 3 })

@@ -1,7 +1,7 @@
 //! `weir net serve`: waits for measurements, of weir's own clients or of iperf3's.
 
 use super::{Protocol, key, resolve};
-use crate::output::{self, say, tell};
+use crate::output::{self, say_json, tell};
 use anyhow::bail;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ fn asked_to_end() -> u32 {
 fn tell_listening(json: bool, address: SocketAddr, how: &str) -> anyhow::Result<()> {
     let address = Shown(address);
     if json {
-        say(serde_json::json!({"event": "listening", "address": address.to_string()}))?;
+        say_json(serde_json::json!({"event": "listening", "address": address.to_string()}))?;
     } else {
         tell(format_args!("weir: listening at {address} {how}; Ctrl-C ends it"));
     }
@@ -102,7 +102,7 @@ fn tell_session(json: bool) -> impl Fn(String) + Send + Sync + 'static {
     move |text| {
         if json {
             // One that fails ends the server: see `asked_to_end`.
-            let _ = say(serde_json::json!({"event": "session", "text": text}));
+            let _ = say_json(serde_json::json!({"event": "session", "text": text}));
         } else {
             tell(format_args!("weir: {text}"));
         }

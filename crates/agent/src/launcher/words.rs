@@ -4,12 +4,13 @@ use std::io::Read;
 use std::process::{ChildStderr, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use weir_core::text::shown;
 
 /// The last of what a process said on standard error.
 const WORDS_BYTES_MAX: usize = 8 * 1024;
-/// Lines that are shown, and characters of each.
+/// Lines that are shown, and bytes of each.
 const LINES_MAX: usize = 6;
-const LINE_CHARS_MAX: usize = 300;
+const LINE_BYTES_MAX: usize = 300;
 
 /// Collects the last words of a process for as long as it lives.
 #[derive(Clone, Default)]
@@ -45,9 +46,9 @@ impl Words {
 pub fn quoted(said: &str) -> Option<String> {
     let lines: Vec<String> = said
         .lines()
-        .map(|line| line.chars().filter(|c| !c.is_control()).take(LINE_CHARS_MAX).collect::<String>())
-        .map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()).to_owned())
+        .map(|line| line.trim_matches(|c: char| c == '@' || c.is_whitespace()))
         .filter(|line| !line.is_empty())
+        .map(|line| shown(line, LINE_BYTES_MAX))
         .collect();
     let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
     (!shown.is_empty()).then(|| shown.join(" / "))

@@ -3,8 +3,8 @@
 use super::{BUILDER, LENGTH_TOLERANCE, SCHEDULER, SOURCE, bodies};
 use crate::metrics;
 use crate::original::{
-    Builder, BuilderAccount, CONNECT_LIMIT, BuilderPlan, ConductorPlan, Rules, Scheduler, SchedulerAccount, SchedulerPlan,
-    Source, SourceAccount, SourcePlan,
+    Builder, BuilderAccount, BuilderPlan, CONNECT_LIMIT, ConductorPlan, Rules, Scheduler, SchedulerAccount,
+    SchedulerPlan, Source, SourceAccount, SourcePlan,
 };
 use crate::plan::EventPlan;
 use serde::Serialize;

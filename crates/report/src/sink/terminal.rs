@@ -57,6 +57,9 @@ pub fn terminal(summary: &Summary, style: Style) -> String {
     page.out
 }
 
+/// Longest text of a scenario that is shown whole, in bytes.
+const TEXT_BYTES_MAX: usize = 2_000;
+
 struct Page {
     out: String,
     color: bool,
@@ -94,7 +97,7 @@ impl Page {
     /// Escape sequences in a name must not reach the terminal; where there may be none, neither must our signs beyond ASCII.
     fn clean(&self, text: &str) -> String {
         let mut out = String::new();
-        for letter in text.chars().take(2_000) {
+        for letter in weir_core::text::shown(text, TEXT_BYTES_MAX).chars() {
             match letter {
                 '≥' if !self.color => out.push_str(">="),
                 '≤' if !self.color => out.push_str("<="),
@@ -102,7 +105,7 @@ impl Page {
                 '·' | '–' if !self.color => out.push('-'),
                 '…' if !self.color => out.push_str("..."),
                 '’' if !self.color => out.push('\''),
-                other => out.push(crate::escape::visible(other).unwrap_or(other)),
+                other => out.push(other),
             }
         }
         out
