@@ -246,7 +246,8 @@ impl<'a> Campaign<'a> {
     /// What the summary should warn of.
     pub fn warnings(&mut self) -> Vec<String> {
         let more = self.not_counting.saturating_sub(NOT_COUNTING_MAX);
-        let more = (more > 0).then(|| format!("{more} more trials or pairs do not count; trials.jsonl says why"));
+        let more =
+            (more > 0).then(|| format!("{more} more trials or pairs do not count; trials.jsonl says why"));
         self.warnings.drain(..).chain(more).collect()
     }
 

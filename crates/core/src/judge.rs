@@ -75,9 +75,7 @@ pub fn judge(plan: &Plan, records: &dyn Records, metrics: &[Metric]) -> (Vec<Cri
     let results: Vec<CriterionResult> = plan
         .criteria
         .iter()
-        .map(|criterion| {
-            Judge { plan, records, neighbours: &neighbours, metrics, criterion }.judge()
-        })
+        .map(|criterion| Judge { plan, records, neighbours: &neighbours, metrics, criterion }.judge())
         .collect();
     let verdict = match results.as_slice() {
         [] if !suffices(records, plan.trials_min) => Verdict::Inconclusive,
@@ -266,7 +264,11 @@ impl Judge<'_> {
         }
         let reason = all.all().iter().find_map(|record| record.against());
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-        Some(format!("{} of {} trials are valid and {least} are needed{reason}", valid.len(), all.all().len()))
+        Some(format!(
+            "{} of {} trials are valid and {least} are needed{reason}",
+            valid.len(),
+            all.all().len()
+        ))
     }
 
     /// Whose values to judge: `None` for the point's as a whole.

@@ -175,7 +175,9 @@ pub(crate) fn lines_with_ends<D: DeserializeOwned>(
             continue;
         }
         match serde_json::from_slice(record) {
-            Ok(record) => keep(record, Ended { start: bytes - length as u64, bytes, whole }).map_err(failed)?,
+            Ok(record) => {
+                keep(record, Ended { start: bytes - length as u64, bytes, whole }).map_err(failed)?
+            }
             // Not only where the parser missed more: cut behind a minus or a point, a number is wrong and not short.
             Err(_) if !whole => {
                 notes.push(format!("{name}: line {number}, the last, was cut short and is left out"));

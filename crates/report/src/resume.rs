@@ -123,9 +123,8 @@ impl Interrupted {
             .flat_map(|it| it.steps.iter().map(|step| (step.point.as_str(), it.id.as_str())))
             .collect();
         // Only of trials that the plan has: what else a line may say takes no memory.
-        let planned = |point: &str, trial: u32| {
-            configuration_of.get(point).copied().filter(|_| trial < plan.trials)
-        };
+        let planned =
+            |point: &str, trial: u32| configuration_of.get(point).copied().filter(|_| trial < plan.trials);
         let mut interrupted = TrialSet::default();
         lines(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent| {
             if event.event == INTERRUPTED
@@ -139,7 +138,10 @@ impl Interrupted {
         })?;
         let mut recorded = TrialSet::default();
         lines_with_ends(directory, "trials.jsonl", &mut notes, |step: OfTrial, end| {
-            if end.whole && planned(&step.point, step.trial).is_some_and(|id| step.configuration.as_deref() == Some(id)) {
+            if end.whole
+                && planned(&step.point, step.trial)
+                    .is_some_and(|id| step.configuration.as_deref() == Some(id))
+            {
                 recorded.insert(&step.point, step.trial);
             }
             Ok(())
@@ -310,7 +312,10 @@ fn without_samples(plan: &PlanRecord, counting: &TrialSet, sampled: &TrialSet) -
                 let lacks = counting.contains(&step.point, trial) && !has(&step.point, trial);
                 if lacks && (*ever || !any) {
                     count += 1;
-                    lacking.extend((lacking.len() < TRIALS_NAMED_MAX).then(|| format!("trial {trial} of {}", step.point)));
+                    lacking.extend(
+                        (lacking.len() < TRIALS_NAMED_MAX)
+                            .then(|| format!("trial {trial} of {}", step.point)),
+                    );
                 }
             }
         }
