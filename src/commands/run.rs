@@ -10,7 +10,6 @@ use crate::run::needs;
 use crate::run::progress::Progress;
 use crate::run::resume;
 use anyhow::{Context, bail};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use weir_core::judge;
 use weir_core::record::{SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::scenario::{self, Overrides, Plan};
 use weir_core::text;
-use weir_report::{Folder, Interrupted, Style, Writer};
+use weir_report::{Folder, Interrupted, RunRecords, Style, TrialSet, Writer};
 use weir_seams::entry::Need;
 #[cfg(feature = "parquet")]
 use weir_sys::directory::Directory;
@@ -70,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
         return resume(args, directory, file, &overrides);
     }
     let Ok(plan) = scenario_file::load(file, &overrides)? else { return Ok(2) };
-    let total = planned_time(registry::workloads(), &plan, &BTreeSet::new())?;
+    let total = planned_time(registry::workloads(), &plan, &TrialSet::default())?;
     needs::probe(needed(&plan))?;
     let (program, key) = (program()?, random_hex(32)?);
     let run_id = run_id()?;
@@ -167,8 +166,15 @@ fn carry_out(
 
 fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -> anyhow::Result<i32> {
     let metrics = registry::metrics();
-    let (criteria, mut verdict) = judge::judge(plan, &campaign.records, &metrics);
-    let mut warnings = std::mem::take(&mut campaign.warnings);
+    // Gone before the page is drawn, which takes its own room.
+    let records = std::mem::replace(&mut campaign.records, RunRecords::new(folder));
+    let (criteria, mut verdict) = judge::judge(plan, &records, &metrics);
+    let points = judge::summarise_run(plan, &records, &metrics);
+    if let Some(error) = records.failed() {
+        return Err(error).context("the run cannot be judged");
+    }
+    drop(records);
+    let mut warnings = campaign.warnings();
     if weir_sys::signal::interrupts() > 0 {
         warnings.push(format!(
             "the run was cut short by the user; `weir run --resume {}` goes on with it",
@@ -186,7 +192,7 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
         scale: plan.scale.clone(),
         verdict,
         criteria,
-        points: judge::summarise_run(plan, &campaign.records, &metrics),
+        points,
         warnings,
         results: Some(folder.display().to_string()),
     };

@@ -8,7 +8,7 @@ use crate::run::resume;
 use crate::run::seeds::TrialSeed;
 use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
 use anyhow::{Context, anyhow, bail};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_agent::Fleet;
@@ -23,7 +23,7 @@ use weir_core::scenario::{Configuration, Plan, RealHost, Step, StepStart};
 use weir_core::topology::Topology;
 use weir_core::{model, seed};
 use weir_lab::Lab;
-use weir_report::{INTERRUPTED, Interrupted, Writer};
+use weir_report::{INTERRUPTED, Interrupted, RunRecords, TrialSet, Writer};
 use weir_seams::launcher::Launcher;
 use weir_seams::workload::{Estimate, Peer, WorkloadEntry};
 
@@ -32,6 +32,9 @@ const HELLO_MAX: Duration = Duration::from_secs(10);
 
 /// Pairs that a warning names; more are counted.
 const PAIRS_NAMED_MAX: usize = 4;
+
+/// Trials that do not count of which the summary says why; more are counted.
+const NOT_COUNTING_MAX: usize = 1_000;
 
 /// A lab that is up, or real hosts, with agents.
 struct Stage {
@@ -55,11 +58,13 @@ pub struct Campaign<'a> {
     /// Configuration of the ssh client instead of the user's own.
     pub ssh_configuration: Option<PathBuf>,
     /// Configuration and number of the trials that the folder holds already.
-    finished: BTreeSet<(String, u32)>,
+    finished: TrialSet,
     /// The folder has the environment of the run's begin; a resumed run says what changed instead of writing over it.
     environment_kept: bool,
-    pub records: Vec<TrialRecord>,
-    pub warnings: Vec<String>,
+    pub records: RunRecords,
+    warnings: Vec<String>,
+    /// Warnings that trials or pairs do not count, those included that there are too many of to be read.
+    not_counting: usize,
 }
 
 /// The workload of a step; the plan was checked against the same registry.
@@ -114,12 +119,11 @@ fn estimate_of(
 pub fn planned_time(
     workloads: &[WorkloadEntry],
     plan: &Plan,
-    finished: &BTreeSet<(String, u32)>,
+    finished: &TrialSet,
 ) -> anyhow::Result<Duration> {
     let mut total = Duration::ZERO;
     for configuration in &plan.configurations {
-        let missing =
-            (0..plan.trials).filter(|trial| !finished.contains(&(configuration.id.clone(), *trial)));
+        let missing = (0..plan.trials).filter(|trial| !finished.contains(&configuration.id, *trial));
         let missing = missing.count() as u32;
         let parts: Vec<(&StepStart, Duration)> = configuration
             .steps
@@ -158,11 +162,16 @@ impl<'a> Campaign<'a> {
         key: String,
         mut interrupted: Interrupted,
     ) -> anyhow::Result<Self> {
-        let (records, finished) =
-            (std::mem::take(&mut interrupted.records), std::mem::take(&mut interrupted.finished));
+        let finished = std::mem::take(&mut interrupted.finished);
         let mut warnings = planned_warnings(plan, &interrupted.plan.not_judged);
         warnings.append(&mut interrupted.lost);
-        warnings.extend(records.iter().flat_map(does_not_count));
+        let mut not_counting = 0;
+        interrupted.each_record(|record| {
+            for warning in does_not_count(&record) {
+                not_counting += 1;
+                warnings.extend((not_counting <= NOT_COUNTING_MAX).then_some(warning));
+            }
+        })?;
         warnings.extend(interrupted.missing.take());
         let (before, has_definitions) = (interrupted.environment.take(), interrupted.has_definitions);
         let environment = environment::read(environment::WATCHED);
@@ -175,7 +184,7 @@ impl<'a> Campaign<'a> {
                 changes.join("; ")
             ));
         }
-        let mut writer = interrupted.go_on()?;
+        let (mut writer, records) = interrupted.go_on()?;
         if !has_definitions {
             writer.metrics(&crate::registry::metrics())?;
         }
@@ -203,7 +212,8 @@ impl<'a> Campaign<'a> {
             data,
         })?;
         let begun = Campaign::before(plan, workloads, program, key, writer, environment);
-        Ok(Campaign { finished, environment_kept: before.is_some(), records, warnings, ..begun })
+        let environment_kept = before.is_some();
+        Ok(Campaign { finished, environment_kept, records, warnings, not_counting, ..begun })
     }
 
     /// Before its first trial, with nothing up.
@@ -220,16 +230,25 @@ impl<'a> Campaign<'a> {
             workloads,
             program,
             key,
+            records: RunRecords::new(writer.directory()),
             writer,
             environment,
             stage: None,
             next_task: 1,
             ssh_configuration: None,
-            finished: BTreeSet::new(),
+            finished: TrialSet::default(),
             environment_kept: false,
-            records: Vec::new(),
             warnings: Vec::new(),
+            not_counting: 0,
         }
+    }
+
+    /// What the summary should warn of.
+    pub fn warnings(&mut self) -> Vec<String> {
+        let more = self.not_counting.saturating_sub(NOT_COUNTING_MAX);
+        let more =
+            (more > 0).then(|| format!("{more} more trials or pairs do not count; trials.jsonl says why"));
+        self.warnings.drain(..).chain(more).collect()
     }
 
     pub fn writer(&mut self) -> &mut Writer {
@@ -241,7 +260,7 @@ impl<'a> Campaign<'a> {
     /// Errors: the lab cannot be built, or results cannot be written. A trial that fails is a record, not an error.
     pub fn run(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         for (index, trial) in order(self.plan) {
-            if self.finished.contains(&(self.plan.configurations[index].id.clone(), trial)) {
+            if self.finished.contains(&self.plan.configurations[index].id, trial) {
                 continue;
             }
             if weir_sys::signal::interrupts() > 0 {
@@ -305,12 +324,15 @@ impl<'a> Campaign<'a> {
         for samples in &output.samples {
             self.writer.samples(samples)?;
         }
-        self.writer.trial(&output.records)?;
+        let places = self.writer.trial(&output.records)?;
         for warning in output.records.iter().flat_map(does_not_count) {
             progress.say(&format!("  {warning}"));
-            self.warnings.push(warning);
+            self.not_counting += 1;
+            self.warnings.extend((self.not_counting <= NOT_COUNTING_MAX).then_some(warning));
         }
-        self.records.extend(output.records);
+        for (record, place) in output.records.into_iter().zip(places) {
+            self.records.add(record, place);
+        }
         if let Some(reason) = output.lab_broken {
             progress.say(&format!("  the lab is built anew: {reason}"));
             self.stage = None;

@@ -20,24 +20,65 @@ use crate::statistics::{
     INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, most_frequent, range,
 };
 use crate::units::human;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Where the records of a run are. Those of days have no room in memory together, so one point's are asked for at a time.
+pub trait Records {
+    fn of(&self, point: &str) -> Trials;
+    /// Every point that has records.
+    fn points(&self) -> Vec<String>;
+}
+
+/// The records of one point, in the order of their trials.
+#[derive(Clone, Debug, Default)]
+pub struct Trials(Rc<Vec<TrialRecord>>);
+
+impl Trials {
+    pub fn new(mut all: Vec<TrialRecord>) -> Trials {
+        all.sort_by_key(|record| record.trial);
+        Trials(Rc::new(all))
+    }
+    pub fn push(&mut self, record: TrialRecord) {
+        let all = Rc::make_mut(&mut self.0);
+        all.insert(all.partition_point(|other| other.trial <= record.trial), record);
+    }
+    pub fn all(&self) -> &[TrialRecord] {
+        &self.0
+    }
+    /// Those that are averaged in.
+    fn valid(&self) -> Vec<&TrialRecord> {
+        self.0.iter().filter(|record| record.counts()).collect()
+    }
+    /// With those that the machine or the generator bounded.
+    fn measured(&self) -> Vec<&TrialRecord> {
+        self.0.iter().filter(|record| record.measured()).collect()
+    }
+}
+
+impl Records for Vec<TrialRecord> {
+    fn of(&self, point: &str) -> Trials {
+        Trials::new(self.iter().filter(|record| record.point == point).cloned().collect())
+    }
+    fn points(&self) -> Vec<String> {
+        let points: BTreeSet<&String> = self.iter().map(|record| &record.point).collect();
+        points.into_iter().cloned().collect()
+    }
+}
 
 /// Judges every criterion of `plan`. `metrics` are the definitions of all that may be in `records`.
 /// The run fails if one criterion fails, else is inconclusive if one is, else passes. A run without criteria passes if it
 /// measured what it was to measure: `trials_min` valid trials of each point that it has records of.
-pub fn judge(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> (Vec<CriterionResult>, Verdict) {
-    let evidence = Evidence::new(records);
+pub fn judge(plan: &Plan, records: &dyn Records, metrics: &[Metric]) -> (Vec<CriterionResult>, Verdict) {
     let dimensions = plan.dimensions.iter().map(String::as_str).collect();
     let neighbours = Neighbours::new(&plan.configurations, dimensions);
     let results: Vec<CriterionResult> = plan
         .criteria
         .iter()
-        .map(|criterion| {
-            Judge { plan, evidence: &evidence, neighbours: &neighbours, metrics, criterion }.judge()
-        })
+        .map(|criterion| Judge { plan, records, neighbours: &neighbours, metrics, criterion }.judge())
         .collect();
     let verdict = match results.as_slice() {
-        [] if !evidence.suffices(plan.trials_min) => Verdict::Inconclusive,
+        [] if !suffices(records, plan.trials_min) => Verdict::Inconclusive,
         _ => overall(results.iter().filter(|it| it.otherwise.is_none()).map(|result| result.verdict)),
     };
     (results, verdict)
@@ -56,39 +97,14 @@ fn severity(verdict: Verdict) -> u8 {
     }
 }
 
-/// Records by point.
-struct Evidence<'a>(BTreeMap<&'a str, Vec<&'a TrialRecord>>);
-
-impl<'a> Evidence<'a> {
-    fn new(records: &'a [TrialRecord]) -> Self {
-        let mut by_point: BTreeMap<&str, Vec<&TrialRecord>> = BTreeMap::new();
-        for record in records {
-            by_point.entry(record.point.as_str()).or_default().push(record);
-        }
-        for trials in by_point.values_mut() {
-            trials.sort_by_key(|record| record.trial);
-        }
-        Evidence(by_point)
-    }
-    fn all(&self, point: &str) -> &[&'a TrialRecord] {
-        self.0.get(point).map_or(&[], Vec::as_slice)
-    }
-    /// Whether each point has so many valid trials, and at least one; and each pair that takes turns so many turns that count.
-    fn suffices(&self, trials_min: u32) -> bool {
-        let least = trials_min.max(1) as usize;
-        self.0.values().all(|trials| {
-            let valid: Vec<_> = trials.iter().copied().filter(|record| record.counts()).collect();
-            valid.len() >= least && pairs::least_measured(&valid) >= least
-        })
-    }
-    /// The trials that are averaged in.
-    fn valid(&self, point: &str) -> Vec<&'a TrialRecord> {
-        self.all(point).iter().copied().filter(|record| record.counts()).collect()
-    }
-    /// With those that the machine or the generator bounded.
-    fn measured(&self, point: &str) -> Vec<&'a TrialRecord> {
-        self.all(point).iter().copied().filter(|record| record.measured()).collect()
-    }
+/// Whether each point has so many valid trials, and at least one; and each pair that takes turns so many turns that count.
+fn suffices(records: &dyn Records, trials_min: u32) -> bool {
+    let least = trials_min.max(1) as usize;
+    records.points().iter().all(|point| {
+        let trials = records.of(point);
+        let valid = trials.valid();
+        valid.len() >= least && pairs::least_measured(&valid) >= least
+    })
 }
 
 /// Whether an entity's values belong to the metric of `entity`, or of all but pairs that are there as a control.
@@ -130,7 +146,7 @@ enum Base {
 
 struct Judge<'a> {
     plan: &'a Plan,
-    evidence: &'a Evidence<'a>,
+    records: &'a dyn Records,
     neighbours: &'a Neighbours<'a>,
     metrics: &'a [Metric],
     criterion: &'a Criterion,
@@ -215,9 +231,9 @@ impl Judge<'_> {
 
     fn at_point(&self, point: PointIndex) -> Vec<Outcome> {
         let id = self.id(point);
-        let valid =
-            if self.asks_for_the_unfit() { self.evidence.measured(id) } else { self.evidence.valid(id) };
-        if let Some(why) = self.not_judgeable(id, &valid) {
+        let trials = self.records.of(id);
+        let valid = if self.asks_for_the_unfit() { trials.measured() } else { trials.valid() };
+        if let Some(why) = self.not_judgeable(&trials, &valid) {
             return vec![Outcome::inconclusive(why)];
         }
         if let Bound::LimitingFactor(expected) = &self.criterion.bound {
@@ -241,15 +257,18 @@ impl Judge<'_> {
     }
 
     /// Why the trials of a point cannot be judged at all.
-    fn not_judgeable(&self, id: &str, valid: &[&TrialRecord]) -> Option<String> {
+    fn not_judgeable(&self, all: &Trials, valid: &[&TrialRecord]) -> Option<String> {
         let least = self.trials_min();
         if valid.len() >= least {
             return None;
         }
-        let all = self.evidence.all(id);
-        let reason = all.iter().find_map(|record| record.against());
+        let reason = all.all().iter().find_map(|record| record.against());
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-        Some(format!("{} of {} trials are valid and {least} are needed{reason}", valid.len(), all.len()))
+        Some(format!(
+            "{} of {} trials are valid and {least} are needed{reason}",
+            valid.len(),
+            all.all().len()
+        ))
     }
 
     /// Whose values to judge: `None` for the point's as a whole.
@@ -412,8 +431,8 @@ impl Judge<'_> {
                 pairs::predict(*model, configuration, step, metric, entity).map(Base::Constant)
             }
             Reference::Pairs(pattern) => {
-                let valid = self.evidence.valid(&step.point);
-                pairs::pool(pattern, metric, &valid, self.trials_min()).map(Base::Pool)
+                let trials = self.records.of(&step.point);
+                pairs::pool(pattern, metric, &trials.valid(), self.trials_min()).map(Base::Pool)
             }
             Reference::Published => {
                 let name = format!("{}.{}", metric.name, self.criterion.statistic);
@@ -426,8 +445,9 @@ impl Judge<'_> {
                     .find(point, reference)
                     .ok_or("the point it is compared with is not in this run")?;
                 let id = self.id(other);
-                let valid = self.evidence.valid(id);
-                if let Some(why) = self.not_judgeable(id, &valid) {
+                let trials = self.records.of(id);
+                let valid = trials.valid();
+                if let Some(why) = self.not_judgeable(&trials, &valid) {
                     return Err(format!("{id}, which it is compared with: {why}"));
                 }
                 self.pool(id, metric, entity, &valid).map(Base::Pool)

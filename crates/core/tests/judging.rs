@@ -70,7 +70,7 @@ fn trials(point: &str, values: &[f64]) -> Vec<TrialRecord> {
 
 #[track_caller]
 fn judged(text: &str, records: &[TrialRecord]) -> (CriterionResult, Verdict) {
-    let (mut results, verdict) = judge(&plan(text), records, &metrics());
+    let (mut results, verdict) = judge(&plan(text), &records.to_vec(), &metrics());
     let result = results.remove(0);
     println!("{:?}: {}", result.verdict, result.why);
     (result, verdict)

@@ -12,7 +12,7 @@ const TOTAL: &str = "stream.total_goodput_bits_per_second";
 
 #[track_caller]
 fn judged(text: &str, records: &[TrialRecord]) -> (CriterionResult, Verdict) {
-    let (mut results, verdict) = judge(&plan(text), records, &metrics());
+    let (mut results, verdict) = judge(&plan(text), &records.to_vec(), &metrics());
     let result = results.remove(0);
     println!("{:?}: {}", result.verdict, result.why);
     (result, verdict)
@@ -106,7 +106,7 @@ fn pairs_are_pooled_without_the_control_and_each_is_judged_by_its_name() {
     assert_eq!(value("on = \"pair.b-0.a-0\"\nat_least = \"1Mbit/s\""), 700e6);
     assert_eq!(value("on = \"pair.*\"\nat_least = \"1Mbit/s\""), 500e6, "the worst");
     assert_eq!(value("on = \"local.a-0.a-1\"\nat_least = \"1Mbit/s\""), 900e6);
-    let points = summarise_run(&plan(MATRIX), &records, &metrics());
+    let points = summarise_run(&plan(MATRIX), &records.to_vec(), &metrics());
     let summary = &points[0].metrics[TOTAL];
     assert_eq!((summary.n, summary.mean, summary.max), (4, 650e6, 800e6));
 }
@@ -150,9 +150,9 @@ fn a_pair_that_failed_leaves_undecided_what_needs_it_and_nothing_else() {
         Verdict::Inconclusive
     );
     assert_eq!(verdict("on = \"pair.a-*\"\nat_least = \"550Mbit/s\""), Verdict::Fail);
-    let points = summarise_run(&plan(MATRIX), &records, &metrics());
+    let points = summarise_run(&plan(MATRIX), &records.to_vec(), &metrics());
     assert_eq!(points[0].metrics[TOTAL].n, 11, "what does not count is not averaged in");
-    let (_, overall) = judge(&plan(MATRIX), &records[1..2], &metrics());
+    let (_, overall) = judge(&plan(MATRIX), &records[1..2].to_vec(), &metrics());
     assert_eq!(overall, Verdict::Inconclusive, "without criteria every pair must have been measured");
 }
 
@@ -172,7 +172,7 @@ fn turns_that_the_machine_bounded_leave_the_pool_of_their_pair() {
     let result = judged(&records, "pair.a-1.b-0");
     assert_eq!(result.verdict, Verdict::Inconclusive);
     assert!(result.why.contains("1 of 3 turns of pair.a-1.b-0 count and 2 are needed"), "{}", result.why);
-    let point = summarise_run(&plan(MATRIX), &records, &metrics()).remove(0);
+    let point = summarise_run(&plan(MATRIX), &records.to_vec(), &metrics()).remove(0);
     assert_eq!(point.metrics[TOTAL].n, 10, "of twelve turns");
 }
 
@@ -186,7 +186,7 @@ fn the_matrix_of_a_point_has_every_pair_of_the_plan_and_says_why_a_cell_is_empty
         record
     };
     let records = [renamed(matrix(0, EVEN, dead)), renamed(matrix(1, [100e6; 4], dead))];
-    let matrix = summarise_run(&plan(MATRIX), &records, &metrics()).remove(0).matrix.unwrap();
+    let matrix = summarise_run(&plan(MATRIX), &records.to_vec(), &metrics()).remove(0).matrix.unwrap();
     assert_eq!(
         (matrix.metric.as_str(), matrix.statistic.as_str()),
         ("stream.flow_goodput_bits_per_second", "mean")

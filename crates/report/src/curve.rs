@@ -229,6 +229,12 @@ impl Curves {
         self.detail.get(point).into_iter().flatten().map(|(name, _)| name.as_str()).collect()
     }
 
+    /// When the last of the series kept of a point ends.
+    pub fn end_ns(&self, point: &str) -> Option<f64> {
+        let all = self.detail.get(point)?.values().flatten();
+        all.filter_map(|curve| curve.columns.last()).map(|column| column.end_ns).reduce(f64::max)
+    }
+
     /// The single series of a point's emphasised trial.
     pub fn of(&self, point: &str, name: &str) -> &[Curve] {
         self.detail.get(point).and_then(|of_point| of_point.get(name)).map_or(&[], Vec::as_slice)

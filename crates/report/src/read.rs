@@ -1,5 +1,6 @@
 //! Reads the files of a results folder: documents whole, line files record by record, and says what is wrong with file and line.
 
+use crate::records::Place;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::fs::File;
@@ -122,10 +123,17 @@ fn newer(schema: &str) -> Option<String> {
 /// Where in its file a line ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
+    pub start: u64,
     /// Bytes of the file up to and with the line's newline.
     pub bytes: u64,
     /// False for a last line without its newline: it may go on.
     pub whole: bool,
+}
+
+impl Ended {
+    pub fn place(&self) -> Place {
+        Place { start: self.start, bytes: u32::try_from(self.bytes - self.start).unwrap_or(u32::MAX) }
+    }
 }
 
 /// Hands each line's record to `keep`. Only the last line may be cut short: it has no newline and does not parse.
@@ -174,7 +182,9 @@ pub(crate) fn lines_with_ends<D: DeserializeOwned>(
             continue;
         }
         match serde_json::from_slice(record) {
-            Ok(record) => keep(record, Ended { bytes, whole }).map_err(failed)?,
+            Ok(record) => {
+                keep(record, Ended { start: bytes - length as u64, bytes, whole }).map_err(failed)?
+            }
             // Not only where the parser missed more: cut behind a minus or a point, a number is wrong and not short.
             Err(_) if !whole => {
                 notes.push(format!("{name}: line {number}, the last, was cut short and is left out"));

@@ -3,9 +3,10 @@
 
 use crate::folder::Folder;
 use crate::read::{FolderError, document, lines, lines_with_ends, text};
+use crate::records::{RunRecords, TrialSet};
 use crate::writer::{CHUNKS, Lines, RUNNING, WriteError, Writer, failed};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,9 +69,9 @@ pub struct Interrupted {
     /// False where `metrics.json` is missing.
     pub has_definitions: bool,
     /// Of finished trials.
-    pub records: Vec<TrialRecord>,
+    pub records: RunRecords,
     /// Configuration and number of the trials of which every step is recorded.
-    pub finished: BTreeSet<(String, u32)>,
+    pub finished: TrialSet,
     /// What the timeline says of agents that were lost.
     pub lost: Vec<String>,
     /// What the folder lacks of finished trials, in a sentence.
@@ -87,6 +88,8 @@ pub struct Interrupted {
 struct OfTrial {
     point: String,
     trial: u32,
+    /// Records say it; series do not.
+    configuration: Option<String>,
 }
 
 impl Interrupted {
@@ -114,31 +117,56 @@ impl Interrupted {
         let folder = Folder::read(directory)?;
         let (environment, has_definitions) = (folder.environment, !folder.definitions.is_empty());
 
-        let mut interrupted = BTreeSet::new();
+        let configuration_of: BTreeMap<&str, &str> = plan
+            .configurations
+            .iter()
+            .flat_map(|it| it.steps.iter().map(|step| (step.point.as_str(), it.id.as_str())))
+            .collect();
+        // Only of trials that the plan has: what else a line may say takes no memory.
+        let planned =
+            |point: &str, trial: u32| configuration_of.get(point).copied().filter(|_| trial < plan.trials);
+        let mut interrupted = TrialSet::default();
         lines(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent| {
-            if event.event == INTERRUPTED {
-                interrupted.extend(event.configuration.zip(event.trial));
+            if event.event == INTERRUPTED
+                && let Some((id, trial)) = event.configuration.zip(event.trial)
+                && trial < plan.trials
+                && plan.configurations.iter().any(|it| it.id == id)
+            {
+                interrupted.insert(&id, trial);
             }
             Ok(())
         })?;
-        let mut trials: Vec<(TrialRecord, u64)> = Vec::new();
+        let mut recorded = TrialSet::default();
+        lines_with_ends(directory, "trials.jsonl", &mut notes, |step: OfTrial, end| {
+            if end.whole
+                && planned(&step.point, step.trial)
+                    .is_some_and(|id| step.configuration.as_deref() == Some(id))
+            {
+                recorded.insert(&step.point, step.trial);
+            }
+            Ok(())
+        })?;
+        let finished = finished(&plan, &recorded, &interrupted);
+        // Read once more: which records stay is known only now, and memory holds as many as there is room for.
+        let mut records = RunRecords::new(directory);
+        let (mut counting, mut trials_bytes, mut over) = (TrialSet::default(), 0, false);
         lines_with_ends(directory, "trials.jsonl", &mut notes, |trial: TrialRecord, end| {
-            if end.whole {
-                trials.push((trial, end.bytes));
+            // A line of a trial between lines of finished ones was not written by a run: each writes its trials one by one.
+            over |= !end.whole || !finished.contains(&trial.configuration, trial.trial);
+            if !over {
+                trials_bytes = end.bytes;
+                if trial.valid && planned(&trial.point, trial.trial).is_some() {
+                    counting.insert(&trial.point, trial.trial);
+                }
+                records.add(trial, end.place());
             }
             Ok(())
         })?;
-        let finished = finished(&plan, trials.iter().map(|(trial, _)| trial), &interrupted);
-
-        let stays = |trial: &TrialRecord| finished.contains(&(trial.configuration.clone(), trial.trial));
-        let trials_bytes =
-            trials.iter().take_while(|(trial, _)| stays(trial)).last().map_or(0, |(_, end)| *end);
-        // A line of a trial between lines of finished ones was not written by a run: each writes its trials one by one.
-        let records: Vec<TrialRecord> =
-            trials.into_iter().filter(|(_, end)| *end <= trials_bytes).map(|(trial, _)| trial).collect();
-        let steps_of: BTreeMap<&str, usize> =
-            plan.configurations.iter().map(|it| (it.id.as_str(), it.steps.len())).collect();
-        if records.len() != finished.iter().filter_map(|(id, _)| steps_of.get(id.as_str())).sum::<usize>() {
+        let steps_of = plan.configurations.iter().map(|it| {
+            let trials = (0..plan.trials).filter(|trial| finished.contains(&it.id, *trial));
+            trials.count() * it.steps.len()
+        });
+        if records.len() != steps_of.sum::<usize>() {
             return Err(ResumeError::Refused {
                 path: directory.join("trials.jsonl"),
                 problem: "its trials are not in the order in which a run writes them; start the run anew"
@@ -149,7 +177,7 @@ impl Interrupted {
         let (mut timeline_bytes, mut over, mut lost) = (0, false, Vec::new());
         lines_with_ends(directory, "timeline.jsonl", &mut notes, |event: TimelineEvent, end| {
             let of_trial = event.configuration.zip(event.trial);
-            over |= !end.whole || of_trial.is_some_and(|of_trial| !finished.contains(&of_trial));
+            over |= !end.whole || of_trial.is_some_and(|(id, trial)| !finished.contains(&id, trial));
             if !over {
                 timeline_bytes = end.bytes;
                 lost.extend((event.event == "agent-lost").then_some(event.text));
@@ -157,23 +185,18 @@ impl Interrupted {
             Ok(())
         })?;
 
-        let configuration_of: BTreeMap<&str, &str> = plan
-            .configurations
-            .iter()
-            .flat_map(|it| it.steps.iter().map(|step| (step.point.as_str(), it.id.as_str())))
-            .collect();
-        let mut sampled: BTreeSet<(String, u32)> = BTreeSet::new();
+        let mut sampled = TrialSet::default();
         let (mut samples_bytes, mut over) = (0, false);
         lines_with_ends(directory, "samples.jsonl", &mut notes, |samples: OfTrial, end| {
-            let configuration = configuration_of.get(samples.point.as_str()).copied().unwrap_or_default();
-            let stays = finished.contains(&(configuration.to_owned(), samples.trial)) && end.whole;
+            let id = planned(&samples.point, samples.trial);
+            let stays = end.whole && id.is_some_and(|id| finished.contains(id, samples.trial));
             if stays && over {
                 return Err("its series are not in the order in which a run writes them".to_owned());
             }
             over |= !stays;
             if stays {
                 samples_bytes = end.bytes;
-                sampled.insert((samples.point, samples.trial));
+                sampled.insert(&samples.point, samples.trial);
             }
             Ok(())
         })?;
@@ -181,8 +204,8 @@ impl Interrupted {
         let has_chunks = directory.join(CHUNKS).exists();
         if has_chunks {
             lines_with_ends(directory, CHUNKS, &mut notes, |chunk: OfTrial, end| {
-                let configuration = configuration_of.get(chunk.point.as_str()).copied().unwrap_or_default();
-                over |= !(finished.contains(&(configuration.to_owned(), chunk.trial)) && end.whole);
+                let id = planned(&chunk.point, chunk.trial);
+                over |= !(end.whole && id.is_some_and(|id| finished.contains(id, chunk.trial)));
                 if !over {
                     chunk_bytes = end.bytes;
                 }
@@ -191,7 +214,7 @@ impl Interrupted {
         }
         drop(configuration_of);
         Ok(Interrupted {
-            missing: without_samples(&records, &sampled),
+            missing: without_samples(&plan, &counting, &sampled),
             has_definitions,
             kept_chunks: has_chunks.then_some(chunk_bytes),
             directory: directory.to_owned(),
@@ -210,13 +233,26 @@ impl Interrupted {
         })
     }
 
+    /// Hands over every record in the order in which it was written.
+    pub fn each_record(&self, mut to: impl FnMut(TrialRecord)) -> Result<(), ResumeError> {
+        let [_, (name, kept_bytes), _] = self.kept_bytes;
+        lines_with_ends(&self.directory, name, &mut Vec::new(), |record: TrialRecord, end| {
+            if end.bytes <= kept_bytes {
+                to(record);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
     /// True when every trial of the plan is recorded.
     pub fn is_complete(&self) -> bool {
         self.finished.len() == self.plan.configurations.len() * self.plan.trials as usize
     }
 
     /// Cuts away what unfinished trials left behind and what the folder was rendered to, and goes on writing after the rest.
-    pub fn go_on(self) -> Result<Writer, WriteError> {
+    /// The records are those of finished trials.
+    pub fn go_on(self) -> Result<(Writer, RunRecords), WriteError> {
         let directory = Directory::open(&self.directory).map_err(failed("open", &self.directory))?;
         for name in RENDERINGS.iter().chain(&[RUNNING]) {
             directory.remove(name).map_err(failed("remove", &self.directory.join(name)))?;
@@ -242,54 +278,50 @@ impl Interrupted {
             };
             cut(name, bytes, opened)
         });
-        Ok(Writer::on(directory, timeline?, trials?, samples?))
+        Ok((Writer::on(directory, timeline?, trials?, samples?), self.records))
     }
 }
 
-/// Trials of which every planned step has its record, those aside that the user cut short. Goes by the records, since what the
-/// plan counts may be anything.
-fn finished<'a>(
-    plan: &PlanRecord,
-    trials: impl Iterator<Item = &'a TrialRecord>,
-    interrupted: &BTreeSet<(String, u32)>,
-) -> BTreeSet<(String, u32)> {
-    let mut steps: BTreeMap<(&str, u32), BTreeSet<&str>> = BTreeMap::new();
-    for trial in trials.filter(|trial| trial.trial < plan.trials) {
-        steps.entry((trial.configuration.as_str(), trial.trial)).or_default().insert(&trial.point);
+/// Trials of which every planned step has its record, those aside that the user cut short.
+fn finished(plan: &PlanRecord, recorded: &TrialSet, interrupted: &TrialSet) -> TrialSet {
+    let mut finished = TrialSet::default();
+    for configuration in plan.configurations.iter().filter(|it| !it.steps.is_empty()) {
+        let whole = |trial: &u32| {
+            configuration.steps.iter().all(|step| recorded.contains(&step.point, *trial))
+                && !interrupted.contains(&configuration.id, *trial)
+        };
+        (0..plan.trials).filter(whole).for_each(|trial| finished.insert(&configuration.id, trial));
     }
-    let points: BTreeMap<&str, BTreeSet<&str>> = plan
-        .configurations
-        .iter()
-        .map(|it| (it.id.as_str(), it.steps.iter().map(|step| step.point.as_str()).collect()))
-        .collect();
-    let whole = |(key, found): (&(&str, u32), &BTreeSet<&str>)| {
-        let planned = points.get(key.0)?;
-        let key = (key.0.to_owned(), key.1);
-        (planned.is_subset(found) && !interrupted.contains(&key)).then_some(key)
-    };
-    steps.iter().filter_map(whole).collect()
+    finished
 }
 
 /// Which trials lack their series: valid ones of a step whose other trials have some, or whose whole trial has none.
-fn without_samples(records: &[TrialRecord], sampled: &BTreeSet<(String, u32)>) -> Option<String> {
-    let steps: BTreeSet<&str> = sampled.iter().map(|(point, _)| point.as_str()).collect();
-    let has = |record: &TrialRecord| sampled.contains(&(record.point.clone(), record.trial));
-    let trials: BTreeSet<(&str, u32)> = records
-        .iter()
-        .filter(|record| has(record))
-        .map(|record| (record.configuration.as_str(), record.trial))
-        .collect();
-    let lacking: Vec<String> = records
-        .iter()
-        .filter(|record| record.valid && !has(record))
-        .filter(|record| {
-            steps.contains(record.point.as_str())
-                || !trials.contains(&(record.configuration.as_str(), record.trial))
-        })
-        .map(|record| format!("trial {} of {}", record.trial, record.point))
-        .collect();
-    let named = lacking.iter().take(TRIALS_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    let more = match lacking.len().saturating_sub(TRIALS_NAMED_MAX) {
+fn without_samples(plan: &PlanRecord, counting: &TrialSet, sampled: &TrialSet) -> Option<String> {
+    let mut lacking = Vec::new();
+    let mut count = 0_usize;
+    for configuration in &plan.configurations {
+        let has = |point: &str, trial: u32| sampled.contains(point, trial);
+        let ever: Vec<bool> = configuration
+            .steps
+            .iter()
+            .map(|step| (0..plan.trials).any(|trial| has(&step.point, trial)))
+            .collect();
+        for trial in 0..plan.trials {
+            let any = configuration.steps.iter().any(|step| has(&step.point, trial));
+            for (step, ever) in configuration.steps.iter().zip(&ever) {
+                let lacks = counting.contains(&step.point, trial) && !has(&step.point, trial);
+                if lacks && (*ever || !any) {
+                    count += 1;
+                    lacking.extend(
+                        (lacking.len() < TRIALS_NAMED_MAX)
+                            .then(|| format!("trial {trial} of {}", step.point)),
+                    );
+                }
+            }
+        }
+    }
+    let named = lacking.join(", ");
+    let more = match count - lacking.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -484,7 +516,7 @@ mod tests {
             let directory = killed([before, share, before]);
             let cut = Interrupted::read(directory.path()).unwrap();
             let finished = cut.finished.clone();
-            let mut writer = cut.go_on().unwrap();
+            let (mut writer, _) = cut.go_on().unwrap();
             for (name, bytes) in FILES.iter().zip(sample_bytes()) {
                 let now = fs::read(directory.path().join(name)).unwrap();
                 prop_assert!(bytes.starts_with(&now), "{}: what stays was written so", name);
@@ -498,7 +530,7 @@ mod tests {
             prop_assert_eq!(folder.trials.len(), finished.len() * 4);
             for trial in 0..5 {
                 let steps = folder.trials.iter().filter(|it| it.trial == trial).count();
-                prop_assert_eq!(steps, if finished.contains(&(String::new(), trial)) { 4 } else { 0 });
+                prop_assert_eq!(steps, if finished.contains("", trial) { 4 } else { 0 });
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Writes a results folder as the run goes: whole lines, so that a killed run leaves a folder that can be read.
 
+use crate::records::Place;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
@@ -120,15 +121,16 @@ impl Writer {
     }
 
     pub fn timeline(&mut self, event: &TimelineEvent) -> Result<(), WriteError> {
-        self.timeline.append(event)
+        self.timeline.append(event).map(drop)
     }
 
     /// The records of all steps of a trial that is over. They are what makes it a finished one, so whatever else was said and
     /// measured of it is on the disk before them, and they are there before this returns: a power cut takes the trial that
     /// runs, and nothing of those before it.
     ///
-    /// Refuses values that are no numbers: what was not measured is left out and explained, never written as null.
-    pub fn trial(&mut self, steps: &[TrialRecord]) -> Result<(), WriteError> {
+    /// Refuses values that are no numbers: what was not measured is left out and explained, never written as null. Gives where
+    /// each record is.
+    pub fn trial(&mut self, steps: &[TrialRecord]) -> Result<Vec<Place>, WriteError> {
         for row in steps.iter().flat_map(|step| &step.rows) {
             let finite = match &row.value {
                 Observed::Value(value) => value.is_finite(),
@@ -146,10 +148,9 @@ impl Writer {
             // A name of its own for the next trial's: who reads this one now has it whole to its end.
             self.directory.remove(RUNNING).map_err(failed("remove", &running.path))?;
         }
-        for step in steps {
-            self.trials.append(step)?;
-        }
-        self.trials.sync()
+        let places = steps.iter().map(|step| self.trials.append(step)).collect::<Result<_, _>>()?;
+        self.trials.sync()?;
+        Ok(places)
     }
 
     /// What was sampled of the trial that runs since the last of these, so that it can be read meanwhile and outlives a kill. One
@@ -164,7 +165,7 @@ impl Writer {
                 Lines::new(path.clone(), made.map_err(failed("create", &path))?)
             }
         };
-        self.running.insert(lines).append_all(stretches)
+        self.running.insert(lines).append_all(stretches).map(drop)
     }
 
     /// Refuses values that are no numbers, as `trial` does.
@@ -177,7 +178,7 @@ impl Writer {
             );
             return Err(self.samples.refuse(problem));
         }
-        self.samples.append(samples)
+        self.samples.append(samples).map(drop)
     }
 
     /// A stretch of a fine series, as it comes; its file is there from the first of them on.
@@ -190,7 +191,7 @@ impl Writer {
                 Lines::new(path, file)
             }
         };
-        self.chunks.insert(lines).append(chunk)
+        self.chunks.insert(lines).append(chunk).map(drop)
     }
 
     /// A file of the folder `captures` for another process to fill, in the place of one that is there already. It is synced
@@ -245,11 +246,11 @@ impl Lines {
         failed("append to", &self.path)(io::Error::new(io::ErrorKind::InvalidData, problem))
     }
 
-    fn append<L: Serialize>(&mut self, line: &L) -> Result<(), WriteError> {
+    fn append<L: Serialize>(&mut self, line: &L) -> Result<Place, WriteError> {
         self.append_all(std::slice::from_ref(line))
     }
 
-    fn append_all<L: Serialize>(&mut self, lines: &[L]) -> Result<(), WriteError> {
+    fn append_all<L: Serialize>(&mut self, lines: &[L]) -> Result<Place, WriteError> {
         self.buffer.clear();
         let written = lines.iter().try_for_each(|line| {
             serde_json::to_writer(&mut self.buffer, line)?;
@@ -262,7 +263,8 @@ impl Lines {
                 // A full disk takes part of a line; taking it back leaves whole lines for the reader. If even that
                 // fails, the reader knows how to leave out a last line that was cut short.
                 let _ = self.file.set_len(whole_bytes);
-            })
+            })?;
+            Ok(Place { start: whole_bytes, bytes: u32::try_from(self.buffer.len()).unwrap_or(u32::MAX) })
         });
         result.map_err(failed("append to", &self.path))
     }

@@ -20,8 +20,9 @@ impl Judge<'_> {
         let mut entities: Option<BTreeSet<Option<String>>> = None;
         for (_, point) in line {
             let id = self.id(*point);
-            let valid = self.evidence.valid(id);
-            if let Some(why) = self.not_judgeable(id, &valid) {
+            let trials = self.records.of(id);
+            let valid = trials.valid();
+            if let Some(why) = self.not_judgeable(&trials, &valid) {
                 return vec![Outcome::inconclusive(format!("{id}: {why}"))];
             }
             let here: BTreeSet<Option<String>> = self.entities(metric, &valid).into_iter().collect();
@@ -52,7 +53,7 @@ impl Judge<'_> {
         let mut pools: Vec<(f64, Pool)> = Vec::new();
         for (x, point) in line {
             let id = self.id(*point);
-            pools.push((*x, self.pool(id, metric, entity, &self.evidence.valid(id))?));
+            pools.push((*x, self.pool(id, metric, entity, &self.records.of(id).valid())?));
         }
         let values = |y: &mut dyn FnMut(&Pool) -> Option<f64>| -> Option<Vec<(f64, f64)>> {
             pools.iter().map(|(x, pool)| Some((*x, y(pool)?))).collect()

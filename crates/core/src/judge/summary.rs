@@ -1,6 +1,6 @@
 //! The points of a run and their metrics, as the summary document lists them.
 
-use super::{Evidence, belongs, pairs};
+use super::{Records, belongs, pairs};
 use crate::metric::{Metric, Scope};
 use crate::record::{
     Factor, LimitingFactor, Matrix, MatrixCell, MetricSummary, Observed, PairRecord, PointSummary, Row,
@@ -14,23 +14,22 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every point of the plan, reached or not, with the statistics of its valid trials.
-pub fn summarise_run(plan: &Plan, records: &[TrialRecord], metrics: &[Metric]) -> Vec<PointSummary> {
-    let evidence = Evidence::new(records);
+pub fn summarise_run(plan: &Plan, records: &dyn Records, metrics: &[Metric]) -> Vec<PointSummary> {
     let mut points = Vec::new();
     for configuration in &plan.configurations {
         for step in &configuration.steps {
-            let all = evidence.all(&step.point);
-            let valid = evidence.valid(&step.point);
+            let all = records.of(&step.point);
+            let valid = all.valid();
             let kept: Vec<Cow<'_, [Row]>> = valid.iter().map(|record| of_counting_turns(record)).collect();
             let rows: Vec<&[Row]> = kept.iter().map(AsRef::as_ref).collect();
             // Where nothing counts, what the trials were bounded by says why.
-            let bounded = if valid.is_empty() { evidence.measured(&step.point) } else { valid.clone() };
+            let bounded = if valid.is_empty() { all.measured() } else { valid.clone() };
             points.push(PointSummary {
                 id: step.point.clone(),
                 step: step.name.clone(),
                 case: configuration.case.clone(),
                 parameters: step.parameters_json().into_iter().collect(),
-                trials: u32::try_from(all.len()).unwrap_or(u32::MAX),
+                trials: u32::try_from(all.all().len()).unwrap_or(u32::MAX),
                 valid_trials: u32::try_from(valid.len()).unwrap_or(u32::MAX),
                 metrics: summarise_rows(&rows, metrics, seed::split(plan.seed, &step.point)),
                 limiting_factor: limiting_factor(bounded.iter().map(|record| &record.limiting_factor)),

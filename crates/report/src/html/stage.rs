@@ -32,8 +32,11 @@ pub(super) struct Stage {
 }
 
 pub(super) fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<Stage> {
-    let record: &TrialRecord = point.trials.iter().find(|it| it.trial == trial)?;
-    let (start_ns, end_ns) = (record.start_ns as f64, record.end_ns as f64);
+    let record: Option<&&TrialRecord> = point.trials.iter().find(|it| it.trial == trial);
+    let (configuration, start_ns, end_ns) = match record {
+        Some(record) => (record.configuration.as_str(), record.start_ns as f64, record.end_ns as f64),
+        None => not_ended(folder, point, trial)?,
+    };
     let seconds = (end_ns - start_ns) / 1e9;
     if seconds <= 0.0 {
         return None;
@@ -44,7 +47,7 @@ pub(super) fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<St
     let here = |at: i64| ((at as f64) - start_ns) / 1e9;
     for event in &folder.timeline {
         let (Some(at), true) = (event.trial_ns, event.trial == Some(trial)) else { continue };
-        if event.configuration.as_ref().is_some_and(|it| *it != record.configuration) {
+        if event.configuration.as_ref().is_some_and(|it| *it != configuration) {
             continue;
         }
         let named = ["fault", "name"].iter().find_map(|key| event.data.get(*key)?.as_str());
@@ -73,6 +76,20 @@ pub(super) fn stage(folder: &Folder, point: &Point<'_>, trial: u32) -> Option<St
     let warm_up = point.plan.map(|plan| plan.steady_after_ns as f64 / 1e9);
     let warm_up = warm_up.filter(|it| *it > 0.0 && *it < seconds);
     Some(Stage { start_ns, seconds, bands, warm_up })
+}
+
+/// Configuration, start and end so far of a step that has no record: its trial runs, or the run was killed in it.
+fn not_ended<'a>(folder: &'a Folder, point: &Point<'_>, trial: u32) -> Option<(&'a str, f64, f64)> {
+    let mut configurations = folder.plan.iter().flat_map(|plan| &plan.configurations);
+    let own = configurations.find(|it| it.steps.iter().any(|step| step.point == point.id))?;
+    let step = &own.steps.iter().find(|step| step.point == point.id)?.name;
+    let start = folder.timeline.iter().find(|event| {
+        event.event == "step-start"
+            && event.trial == Some(trial)
+            && event.step.as_ref() == Some(step)
+            && event.configuration.as_ref() == Some(&own.id)
+    })?;
+    Some((&own.id, start.trial_ns? as f64, folder.curves.end_ns(point.id)?))
 }
 
 /// Parts of one fault that do different things get a strip each, in the order of what they do.

@@ -101,9 +101,10 @@ pub(crate) fn section(folder: &Folder) -> Html {
     out
 }
 
-/// Of a run that was killed a point may have fine series and no trial.
+/// Of a run that was killed, or is under way, a point may have series and no trial.
 fn is_drawn(folder: &Folder, point: &Point<'_>) -> bool {
-    !point.trials.is_empty() || !folder.long.of(point.id).is_empty()
+    let has_series = || !folder.long.of(point.id).is_empty() || !folder.curves.names(point.id).is_empty();
+    !point.trials.is_empty() || has_series()
 }
 
 fn about(point: &Point<'_>) -> Html {

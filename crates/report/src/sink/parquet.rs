@@ -18,6 +18,10 @@ use weir_seams::sink::{Sink, Tables};
 /// Rows of a row group. Readers take a group into memory, and we hold one while it fills: 16 MB for the two columns of samples
 /// that differ in every row.
 const GROUP_ROWS_MAX: usize = 1 << 20;
+/// Bytes that a group may take while it fills: records of trials have texts that differ from row to row.
+const GROUP_BYTES_MAX: usize = 40 << 20;
+/// What the structures around one text take.
+const TEXT_BYTES: usize = 80;
 /// Values of a repeated text that are handed over at once.
 const BATCH: usize = 4_096;
 
@@ -45,6 +49,7 @@ struct Parquet<W: io::Write + Send> {
     writer: Option<SerializedFileWriter<W>>,
     columns: Vec<Filling>,
     rows: usize,
+    bytes: usize,
 }
 
 fn broken(error: ParquetError) -> io::Error {
@@ -93,7 +98,7 @@ fn schema(columns: &[Column]) -> Result<Type, ParquetError> {
 
 impl<W: io::Write + Send> Parquet<W> {
     fn new(out: W) -> Self {
-        Parquet { out: Some(out), writer: None, columns: Vec::new(), rows: 0 }
+        Parquet { out: Some(out), writer: None, columns: Vec::new(), rows: 0, bytes: 0 }
     }
 
     fn finish(mut self) -> io::Result<()> {
@@ -114,7 +119,7 @@ impl<W: io::Write + Send> Parquet<W> {
             column.close().map_err(broken)?;
         }
         group.close().map_err(broken)?;
-        self.rows = 0;
+        (self.rows, self.bytes) = (0, 0);
         Ok(())
     }
 }
@@ -132,10 +137,11 @@ impl<W: io::Write + Send> Rows for Parquet<W> {
 
     fn rows(&mut self, count: usize, cells: &[Cells<'_>]) -> io::Result<()> {
         for (column, cells) in self.columns.iter_mut().zip(cells) {
-            column.add(count, *cells)?;
+            self.bytes += column.add(count, *cells)?;
         }
         self.rows += count;
-        if self.rows >= GROUP_ROWS_MAX { self.flush() } else { Ok(()) }
+        let full = self.rows >= GROUP_ROWS_MAX || self.bytes >= GROUP_BYTES_MAX;
+        if full { self.flush() } else { Ok(()) }
     }
 }
 
@@ -150,21 +156,34 @@ impl Filling {
         Filling { kind: column.kind, optional: column.optional, buffer, present: Vec::new() }
     }
 
-    fn add(&mut self, count: usize, cells: Cells<'_>) -> io::Result<()> {
+    /// Gives how many bytes that takes.
+    fn add(&mut self, count: usize, cells: Cells<'_>) -> io::Result<usize> {
         let absent = matches!(cells, Cells::Same(Cell::Absent));
         if absent && !self.optional {
             return Err(io::Error::other("a column that always has a value has none"));
         }
+        let mut bytes = count * size_of::<f64>();
         if self.optional && self.kind != Kind::Text {
+            bytes += count * size_of::<i16>();
             self.present.resize(self.present.len() + count, i16::from(!absent));
         }
+        if let (Buffer::Texts(texts), Cells::Same(cell)) = (&mut self.buffer, cells) {
+            let text = match cell {
+                Cell::Text(text) => Some(text),
+                Cell::Absent => None,
+                _ => return Err(io::Error::other("a value is not of its column's kind")),
+            };
+            match texts.last_mut() {
+                Some((last, times)) if last.as_ref().map(ByteArray::data) == text.map(str::as_bytes) => {
+                    *times += count;
+                    return Ok(0);
+                }
+                _ => texts.push((text.map(ByteArray::from), count)),
+            }
+            return Ok(TEXT_BYTES + text.map_or(0, str::len));
+        }
         match (&mut self.buffer, cells) {
-            (Buffer::Texts(texts), Cells::Same(Cell::Absent)) => texts.push((None, count)),
-            (Buffer::Texts(texts), Cells::Same(Cell::Text(text))) => match texts.last_mut() {
-                Some((Some(last), times)) if last.data() == text.as_bytes() => *times += count,
-                _ => texts.push((Some(ByteArray::from(text)), count)),
-            },
-            (_, Cells::Same(Cell::Absent)) => {}
+            (_, Cells::Same(Cell::Absent)) => bytes -= count * size_of::<f64>(),
             (Buffer::Integers(all), Cells::Same(Cell::Integer(one))) => all.resize(all.len() + count, one),
             (Buffer::Integers(all), Cells::Integers(some)) => all.extend_from_slice(some),
             (Buffer::Numbers(all), Cells::Same(Cell::Number(one))) => all.resize(all.len() + count, one),
@@ -172,7 +191,7 @@ impl Filling {
             (Buffer::Flags(all), Cells::Same(Cell::Flag(one))) => all.resize(all.len() + count, one),
             _ => return Err(io::Error::other("a value is not of its column's kind")),
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// Hands the row group's values to the column's writer and forgets them.
