@@ -296,7 +296,7 @@ fn running(folder: &Path, entity: &str, name: &str) -> Vec<(i64, f64)> {
     all
 }
 
-// Spec: results.md#results-19
+// Spec: results.md#results-19 and agent-protocol.md#chunks-2
 #[test]
 fn what_a_trial_did_before_it_was_killed_can_be_read_then_and_afterwards() {
     need_lab();

@@ -423,7 +423,7 @@ fn the_summary_names_every_point_and_keeps_links_apart() {
     assert_eq!((summary.n, summary.mean, summary.median, summary.ci95), (2, 1.5, 1.5, None));
     assert_eq!(summary.range, Some([1.0, 2.0]));
     assert_eq!(points[0].limiting_factor.name, Factor::LinkRate);
-    let empty = summarise_run(&plan(&scenario(&total("at_least = \"1bit/s\""))), &[], &metrics());
+    let empty = summarise_run(&plan(&scenario(&total("at_least = \"1bit/s\""))), &Vec::new(), &metrics());
     assert_eq!((empty[0].trials, empty[0].valid_trials, empty[0].metrics.len()), (0, 0, 0));
 }
 
