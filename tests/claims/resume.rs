@@ -382,6 +382,8 @@ do = { outage = { for = "600ms" } }
     let export = run(&["export", folder_text, "--csv", "--out", tables.to_str().unwrap()]);
     assert_eq!(export.status, 0, "{}", export.stderr);
     let rows = fs::read_to_string(tables.join("samples.csv")).unwrap();
-    let on_the_link = rows.lines().filter(|row| row.contains("link.wan.forward,port.wire_bytes,"));
+    let on_the_link = rows
+        .lines()
+        .filter(|row| row.starts_with("load,") && row.contains("link.wan.forward,port.wire_bytes,"));
     assert_eq!(on_the_link.count(), sent.len());
 }
