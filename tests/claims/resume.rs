@@ -305,7 +305,7 @@ fn running(folder: &Path, entity: &str, name: &str) -> Vec<(i64, f64)> {
     all
 }
 
-// Spec: results.md#results-19
+// Spec: results.md#results-19 and agent-protocol.md#chunks-2
 #[test]
 fn what_a_trial_did_before_it_was_killed_can_be_read_then_and_afterwards() {
     need_lab();
@@ -391,6 +391,8 @@ do = { outage = { for = "600ms" } }
     let export = run(&["export", folder_text, "--csv", "--out", tables.to_str().unwrap()]);
     assert_eq!(export.status, 0, "{}", export.stderr);
     let rows = fs::read_to_string(tables.join("samples.csv")).unwrap();
-    let on_the_link = rows.lines().filter(|row| row.contains("link.wan.forward,port.wire_bytes,"));
+    let on_the_link = rows
+        .lines()
+        .filter(|row| row.starts_with("load,") && row.contains("link.wan.forward,port.wire_bytes,"));
     assert_eq!(on_the_link.count(), sent.len());
 }

@@ -50,7 +50,7 @@ pub fn lines(path: &str, text: &str) -> Vec<Line> {
         let marked = result[index].code.trim() == "#[cfg(test)]";
         let module = result
             .get(index + 1)
-            .is_some_and(|next| next.code.trim_start().starts_with("mod ") && next.code.contains('{'));
+            .is_some_and(|next| next.words().any(|word| word == "mod") && next.code.contains('{'));
         test |= marked && module;
         result[index].test = test;
     }
