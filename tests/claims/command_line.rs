@@ -1,7 +1,7 @@
 //! What a user meets before anything starts: help, checks, refusals.
 
 use crate::support;
-use crate::support::{run, scenario, stream_step};
+use crate::support::{beside, run, scenario, stream_step};
 use std::fs;
 
 fn refused(text: &str, more: &[&str]) -> String {
@@ -65,6 +65,7 @@ fn hostile_names_and_values_are_refused_and_never_reach_a_shell_or_a_path() {
 
 #[test]
 fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
+    let _turn = beside();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("big.toml");
     for (line, count, words) in
@@ -144,6 +145,7 @@ fn completions_and_manual_pages_come_from_the_same_source() {
 
 #[test]
 fn the_doctor_prints_one_document_whose_status_agrees_with_the_exit_status() {
+    let _turn = beside();
     let ran = run(&["doctor", "--json"]);
     let document: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
     assert_eq!(document["schema"], "weir.doctor/1");
@@ -166,6 +168,7 @@ fn the_doctor_prints_one_document_whose_status_agrees_with_the_exit_status() {
 
 #[test]
 fn the_doctor_works_without_privileges_and_says_that_labs_need_root() {
+    let _turn = beside();
     if std::process::Command::new("id").arg("-u").output().is_ok_and(|it| it.stdout != b"0\n") {
         let ran = run(&["doctor"]);
         assert_eq!(ran.status, 2, "{}", ran.stdout);

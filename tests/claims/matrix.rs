@@ -1,6 +1,6 @@
 //! Every site to every other in turn, end to end in real labs: rounds that share nothing, cells that fail alone.
 
-use crate::support::{beside, need_lab, run, run_file, settled};
+use crate::support::{need_lab, run, run_file, settled, turn};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn touches(cell: &Value, host: &str) -> bool {
 #[test]
 fn rounds_follow_each_other_and_pairs_of_a_round_share_no_host_and_no_line() {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let criterion = "[[criterion]]\ntext = \"each has its line\"\nmetric = \"stream.total_goodput_bits_per_second\"\non = \"pair.*\"\nof = { model = \"ceiling\" }\nat_least = 0.5\n";
     let done = settled(|| run_text(&format!("{LAB}{STREAM}{criterion}")), |done| &done.summary);
     assert_eq!(done.status, 0, "{:#}", done.summary);
@@ -125,7 +125,7 @@ fn rounds_follow_each_other_and_pairs_of_a_round_share_no_host_and_no_line() {
 #[test]
 fn a_host_that_dies_fails_its_own_cells_and_the_rest_of_the_matrix_goes_on() {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let fault = "[[fault]]\nname = \"death\"\nstep = \"matrix\"\nat = \"2500ms\"\non = \"host.c-0\"\ndo = { kill = {} }\n";
     let criterion = |text: &str, on: &str| {
         format!(
@@ -137,7 +137,8 @@ fn a_host_that_dies_fails_its_own_cells_and_the_rest_of_the_matrix_goes_on() {
         + &criterion("of the dead", "on = \"pair.c-0.*\"\n");
     let after =
         "[[step]]\nname = \"after\"\nworkload = \"latency\"\nfrom = \"a-0\"\nto = \"b-0\"\ncount = 10\n";
-    let done = run_text(&format!("{LAB}{STREAM}{after}{fault}{criteria}"));
+    let text = format!("{LAB}{STREAM}{after}{fault}{criteria}");
+    let done = settled(|| run_text(&text), |done| &done.summary);
     assert_eq!(done.status, 3, "{:#}", done.summary);
     let verdicts: Vec<&str> = done.summary["criteria"]
         .as_array()
@@ -198,7 +199,7 @@ fn a_pair_that_cannot_reach_its_peer_fails_within_its_time_and_the_next_round_be
 #[test]
 fn every_workload_takes_turns() {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let step = |name: &str, keys: &str| {
         format!(
             "[[step]]\nname = \"{name}\"\nworkload = \"{name}\"\nfrom = [\"a-0\", \"b-0\"]\nto = [\"a-1\", \"c-0\"]\npairing = \"all\"\nturns = \"duplex\"\n{keys}\n"

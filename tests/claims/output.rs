@@ -1,6 +1,6 @@
 //! How commands end whose standard output or standard error takes nothing.
 
-use crate::support::{Ran, finish_within, ran, repository, scenario, stream_step, weir};
+use crate::support::{Ran, beside, finish_within, ran, repository, scenario, stream_step, weir};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, pipe};
@@ -64,6 +64,7 @@ fn end(command: &mut Command) -> Ran {
 // Spec: commands.md#output-1
 #[test]
 fn every_command_whose_output_cannot_be_written_says_so_in_one_line_and_ends_with_2() {
+    let _turn = beside();
     each_command(|arguments, mut command| {
         let Ran { status, stderr, .. } = end(command.stdout(full()));
         let said = "weir: cannot write standard output: No space left on device";
@@ -116,6 +117,7 @@ fn a_measurement_whose_document_cannot_be_written_ends_with_2() {
 // Spec: commands.md#output-2
 #[test]
 fn a_closed_pipe_ends_every_command_quietly_and_as_it_ends_a_filter() {
+    let _turn = beside();
     each_command(|arguments, mut command| {
         let (reader, writer) = pipe().unwrap();
         drop(reader);
@@ -157,6 +159,7 @@ fn arguments_that_are_no_text_are_refused_in_words() {
 // Spec: commands.md#signals-1, agent-protocol.md#agent-5
 #[test]
 fn a_run_on_hosts_whose_agent_is_another_program_ends_with_2_and_what_it_said() {
+    let _turn = beside();
     let folder = tempfile::tempdir().unwrap();
     let program = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -33,8 +33,14 @@ impl Disk {
         disk
     }
 
+    /// On a loop device of its own each time: a namespace that somebody made meanwhile may still have the file system that was shut
+    /// down mounted from the last one.
     fn mount(&self) {
-        must("mount", &["-o", "loop", self.image.to_str().unwrap(), self.mount.to_str().unwrap()]);
+        let shown = Command::new("losetup").args(["--find", "--show"]).arg(&self.image).output().unwrap();
+        let device = String::from_utf8(shown.stdout).unwrap();
+        must("mount", &[device.trim(), self.mount.to_str().unwrap()]);
+        // It goes with its last mount.
+        must("losetup", &["--detach", device.trim()]);
     }
 
     fn cut_power(&self) {

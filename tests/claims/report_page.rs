@@ -1,7 +1,7 @@
 //! The report as its reader sees it: opened in a real browser, wide and narrow, on paper, without network.
 
 use crate::support::chromium::Chromium;
-use crate::support::{repository, run};
+use crate::support::{beside, repository, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -118,6 +118,7 @@ fn seen(browser: &mut Chromium) -> (Vec<String>, String) {
 
 #[test]
 fn the_report_lies_well_on_wide_and_narrow_screens_and_on_paper_and_asks_for_nothing() {
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let mut browser = Chromium::start();
     let rich = rich(&directory);
@@ -176,6 +177,7 @@ fn the_report_lies_well_on_wide_and_narrow_screens_and_on_paper_and_asks_for_not
 
 #[test]
 fn a_page_that_does_harm_is_seen_to_do_it() {
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("bad.html");
     let bad = "<!doctype html><meta charset=utf-8><main><p style='width:3000px'>too wide</p>
@@ -196,6 +198,7 @@ fn a_page_that_does_harm_is_seen_to_do_it() {
 /// `make picture` names the file with `WEIR_PICTURE`; without it the picture is taken and thrown away.
 #[test]
 fn the_picture_of_the_guide_is_the_same_every_time_it_is_taken() {
+    let _turn = beside();
     let directory = tempfile::tempdir().unwrap();
     let page = drawn(FOLDERS[0], &directory);
     let take = || {

@@ -120,8 +120,10 @@ pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: im
     for round in 0.. {
         let result = run();
         let points = summary(&result)["points"].as_array().map_or(&[][..], Vec::as_slice);
+        let cells = points.iter().filter_map(|point| point["matrix"]["cells"].as_array()).flatten();
         let limited = points
             .iter()
+            .chain(cells)
             .filter(|point| unfit.iter().any(|factor| point["limiting_factor"]["name"] == *factor));
         let mut reasons: Vec<String> =
             limited.map(|point| point["limiting_factor"]["evidence"].to_string()).collect();

@@ -13,7 +13,6 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 use weir_core::Instant;
 use weir_core::scenario::RealHost;
@@ -317,8 +316,6 @@ impl Ssh {
     /// One message: what happened, and what to do.
     fn why(&mut self, stop: Stop, printed: &[u8]) -> String {
         let status = self.child.wait(Duration::from_millis(500));
-        // What was written last may still be on its way from the pipe.
-        thread::sleep(Duration::from_millis(20));
         let by_hand = format!("ssh {}{}", port_option(&self.host), login(&self.host));
         let said = self.words.said();
         let mut text = match stop {
@@ -456,7 +453,7 @@ mod tests {
             panic!("it was launched");
         };
         assert!(error.text.contains("the ssh client exited with status 4; ssh said: no"), "{error}");
-        assert!(error.text.ends_with("it printed: pick a [1mproject:"), "{error}");
+        assert!(error.text.ends_with("it printed: pick a ␛[1mproject:"), "{error}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::io::Read;
 use std::process::{ChildStderr, ExitStatus};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 use weir_core::text::shown;
 
 /// The last of what a process said on standard error.
@@ -12,9 +13,24 @@ const WORDS_BYTES_MAX: usize = 8 * 1024;
 const LINES_MAX: usize = 6;
 const LINE_BYTES_MAX: usize = 300;
 
+/// What is still on its way from a process that has ended comes within this time, unless another one holds the pipe too.
+const ON_ITS_WAY_MAX: Duration = Duration::from_millis(500);
+
 /// Collects the last words of a process for as long as it lives.
 #[derive(Clone, Default)]
-pub struct Words(Arc<Mutex<Vec<u8>>>);
+pub struct Words(Arc<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    said: Mutex<Said>,
+    closed: Condvar,
+}
+
+#[derive(Default)]
+struct Said {
+    last: Vec<u8>,
+    closed: bool,
+}
 
 impl Words {
     pub fn collect(mut errors: ChildStderr) -> Words {
@@ -22,22 +38,30 @@ impl Words {
         let words = all.clone();
         thread::spawn(move || {
             let mut some = [0; 1024];
-            while let Ok(count) = errors.read(&mut some) {
-                if count == 0 {
-                    return;
-                }
-                let mut words = words.0.lock().unwrap_or_else(PoisonError::into_inner);
-                words.extend_from_slice(&some[..count]);
-                let surplus = words.len().saturating_sub(WORDS_BYTES_MAX);
-                words.drain(..surplus);
+            while let Ok(count @ 1..) = errors.read(&mut some) {
+                let mut said = words.0.said();
+                said.last.extend_from_slice(&some[..count]);
+                let surplus = said.last.len().saturating_sub(WORDS_BYTES_MAX);
+                said.last.drain(..surplus);
             }
+            words.0.said().closed = true;
+            words.0.closed.notify_all();
         });
         all
     }
 
+    /// Of a process that has ended.
     pub fn said(&self) -> String {
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&words).into_owned()
+        let open = |said: &mut Said| !said.closed;
+        let waited = self.0.closed.wait_timeout_while(self.0.said(), ON_ITS_WAY_MAX, open);
+        let (said, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said.last).into_owned()
+    }
+}
+
+impl Heard {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
