@@ -164,9 +164,9 @@ fn the_highest_rate_of_datagrams_that_a_line_carries_is_found() {
     need_lab();
     let _turn = turn();
     // Few and large: a program that the machine takes off its core for some milliseconds misses no tick of these.
-    let line = "rate = \"10Mbit/s\"\nrtt = \"2ms\"\nqueue = { bytes = \"40kB\" }";
+    let line = "rate = \"10Mbit/s\"\nrtt = \"2ms\"\nqueue = { bytes = \"20kB\" }";
     let lab = NamedLab::up("t-rate", &lab::over(line).replace("mtu = 1500", "mtu = 9000"));
-    let asked = ["udp", "--size", "8900B", "--search", "rate", "--loss", "0.1%", "--duration", "2s"];
+    let asked = ["udp", "--size", "8900B", "--search", "rate", "--loss", "0.1%", "--duration", "1s"];
     let could_not_send = |summary: &Value| {
         summary["criteria"][0]["why"].as_str().is_some_and(|why| why.contains("could not send"))
     };
@@ -175,7 +175,7 @@ fn the_highest_rate_of_datagrams_that_a_line_carries_is_found() {
     let rate = rate.expect("this machine is too busy to send 10 Mbit/s for a second");
     let text = answer(&rate)["rate"].as_str().unwrap();
     let found = BitsPerSecond::parse(text).unwrap().as_f64();
-    // 8900 of 8966 bytes are payload: 9.93 Mbit/s, the queue another 0.16 Mbit/s for two seconds.
+    // 8900 of 8966 bytes are payload: 9.93 Mbit/s, the queue another 0.16 Mbit/s for a second.
     assert!((9.7e6..10.15e6).contains(&found), "{text}: {rate:#}");
 }
 

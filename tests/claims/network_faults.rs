@@ -76,8 +76,8 @@ fn a_server_that_is_killed_in_mid_measurement_ends_every_workload_with_a_reason(
         // With figures of what this end measured until then, or without any.
         let expected = if ran.stdout.is_empty() { 2 } else { 3 };
         assert_eq!(ran.status, expected, "{workload:?}: {}", ran.stderr);
-        let named = ran.stderr.contains(&server.at) && !ran.stderr.contains("panicked");
-        assert!(named, "{workload:?}: {}", ran.stderr);
+        let said = ran.stderr + &ran.stdout;
+        assert!(said.contains(&server.at) && !said.contains("panicked"), "{workload:?}: {said}");
     }
 }
 
