@@ -19,8 +19,11 @@ pub fn publish(path: &Path) -> io::Result<()> {
     open_as(path, libc::O_DIRECTORY)?.set_permissions(Permissions::from_mode(0o755))
 }
 
-/// A folder that everybody may enter and only root or we may change: made, or found to be so.
+/// A folder that everybody may enter and only root or we may change: made, with the folders above it, or found to be so.
 pub fn ensure_folder(path: &Path) -> io::Result<()> {
+    if let Some(above) = path.parent().filter(|above| !above.exists()) {
+        DirBuilder::new().recursive(true).mode(0o755).create(above)?;
+    }
     match make_folder(path) {
         Ok(()) => publish(path),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => check_folder(path),
@@ -150,9 +153,10 @@ mod tests {
         for bad in ["to-folder", "good"] {
             assert_eq!(check_folder(&path(bad)).unwrap_err().kind(), ErrorKind::InvalidData, "{bad}");
         }
-        ensure_folder(&path("folder")).unwrap();
-        ensure_folder(&path("folder")).unwrap();
-        assert_eq!(mode(&path("folder")), 0o755);
+        for new in ["folder", "folder", "above/it/folder"] {
+            ensure_folder(&path(new)).unwrap();
+            assert_eq!(mode(&path(new)), 0o755);
+        }
         fs::set_permissions(path("folder"), Permissions::from_mode(0o777)).unwrap();
         let refused = ensure_folder(&path("folder")).unwrap_err().to_string();
         assert!(refused.contains("has mode 777"), "{refused}");
