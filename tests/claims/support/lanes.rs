@@ -1,5 +1,6 @@
 //! Which tests run at the same time: all of them are threads of one program, and each waits until there is room for its kind.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
@@ -14,11 +15,15 @@ const STEPS_DOWN: i32 = 10;
 /// Each test adds a line here: how long it took since its turn came, in seconds, and its name.
 const TIMES: &str = "WEIR_TEST_TIMES";
 
+thread_local! {
+    /// What the test of this thread has of the machine.
+    static SHARE: RefCell<Option<Share>> = const { RefCell::new(None) };
+}
+
 /// A test's time; it ends with it.
 #[must_use]
 pub struct Turn {
     began: Instant,
-    _machine: Share,
     _lane: Lane,
 }
 
@@ -52,8 +57,21 @@ fn measures() -> Lane {
     Lane::Measures(MEASURES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+fn all() -> Share {
+    Share::All(MACHINE.write().unwrap_or_else(PoisonError::into_inner))
+}
+
 fn begin(lane: Lane, machine: Share) -> Turn {
-    Turn { began: Instant::now(), _machine: machine, _lane: lane }
+    SHARE.set(Some(machine));
+    Turn { began: Instant::now(), _lane: lane }
+}
+
+/// From now on the test of this thread has all of the machine: others were in its way.
+pub fn take_all() {
+    let had = SHARE.take();
+    let has_all = matches!(had, Some(Share::All(_)));
+    let share = had.filter(|_| has_all).unwrap_or_else(all);
+    SHARE.set(Some(share));
 }
 
 /// For a test that measures: two at once would measure each other.
@@ -64,7 +82,7 @@ pub fn turn() -> Turn {
 /// For a test that needs all of the machine.
 pub fn alone() -> Turn {
     let lane = measures();
-    begin(lane, Share::All(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
+    begin(lane, all())
 }
 
 /// For a test that starts programs and mostly waits for them: beside one that measures and few like it. What it judges must hold
@@ -81,6 +99,7 @@ pub fn beside() -> Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        SHARE.set(None);
         let (Some(file), Some(name)) =
             (std::env::var_os(TIMES), std::thread::current().name().map(str::to_owned))
         else {

@@ -140,7 +140,10 @@ pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: im
         let reasons = reasons.join("; ");
         match round {
             _ if reasons.is_empty() => return result,
-            0..3 => eprintln!("made again, because the machine was in the way: {reasons}"),
+            0..3 => {
+                eprintln!("made again alone, because the machine was in the way: {reasons}");
+                lanes::take_all();
+            }
             _ if by_the_machine => panic!("the machine was too busy for this claim, four times: {reasons}"),
             // A claim may be about trials that do not count.
             _ => return result,

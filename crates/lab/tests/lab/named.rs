@@ -315,10 +315,12 @@ fn a_lab_comes_down_whatever_was_mounted_over_its_names_and_the_next_of_the_name
         "ip netns add b; ip netns del weir.a.right-0; ip netns del b",
     ] {
         let script = format!(
-            "$WEIR up a \"$TOPOLOGY\"; test \"$(ip netns | wc -l)\" = 2\n\
+            // Mounts of labs of others lie hidden below.
+            "mounts() {{ grep -c /run/weir/labs/ /proc/self/mountinfo || true; }}; before=$(mounts)\n\
+             $WEIR up a \"$TOPOLOGY\"; test \"$(ip netns | wc -l)\" = 2\n\
              {meanwhile}\n$WEIR down a; test ! -e /run/weir/labs/a\n\
              $WEIR up a \"$TOPOLOGY\"; $WEIR exec a left-0 ping -c1 right-0; $WEIR down a\n\
-             ! grep -q /run/weir/labs/ /proc/self/mountinfo"
+             test \"$(mounts)\" = \"$before\""
         );
         let output = with_run_of_its_own(&script);
         assert!(output.status.success(), "{meanwhile}: {output:?}");
