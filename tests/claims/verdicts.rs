@@ -33,27 +33,6 @@ fn passes_in_its_short_form(name: &str, out: &Path) -> Value {
     summary
 }
 
-/// Of the point with this id.
-fn factor_at<'a>(summary: &'a Value, id: &str) -> &'a str {
-    let mut points = summary["points"].as_array().unwrap().iter();
-    let point = points.find(|point| point["id"] == id).unwrap_or_else(|| panic!("no {id} in {summary:#}"));
-    point["limiting_factor"]["name"].as_str().unwrap()
-}
-
-#[test]
-fn a_router_that_reorders_holds_an_old_host_in_the_short_form_and_nobody_else() {
-    let out = tempfile::tempdir().unwrap();
-    let summary = passes_in_its_short_form("deisa-router-dips.toml", out.path());
-    assert_eq!(factor_at(&summary, "long/as-built"), "reordering", "{summary:#}");
-    assert_ne!(factor_at(&summary, "long/mended"), "reordering", "{summary:#}");
-}
-
-#[test]
-fn several_streams_beat_one_under_loss_in_the_short_form_and_need_not_without() {
-    let out = tempfile::tempdir().unwrap();
-    passes_in_its_short_form("deisa-streams-vs-loss.toml", out.path());
-}
-
 #[test]
 fn the_quickstart_passes_in_its_short_form() {
     let out = tempfile::tempdir().unwrap();
