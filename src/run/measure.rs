@@ -51,6 +51,10 @@ struct Taken {
     longest_seconds: f64,
 }
 
+fn allowed_ns(one_way_seconds: f64) -> u64 {
+    (lateness_allowed_seconds(one_way_seconds) * 1e9) as u64
+}
+
 fn growth(series: &Series, window: Window) -> Option<(f64, f64)> {
     series.growth(window.start_ns, window.end_ns)
 }
@@ -87,9 +91,10 @@ impl Measured<'_> {
         if let Some(looking) = self.fabric_looking() {
             row("trial", "fabric.looking_ratio", looking);
         }
-        if let Some(fabric) = self.fabric_behind() {
+        let allowed_ns = allowed_ns(self.one_way_seconds());
+        if let Some(fabric) = self.fabric_behind(allowed_ns) {
             row("trial", "fabric.behind_ratio", fabric.ratio);
-            row("trial", "hosts.waited_ratio", self.ends_waited().unwrap_or_default().ratio);
+            row("trial", "hosts.waited_ratio", self.ends_waited(allowed_ns).unwrap_or_default().ratio);
         }
         if let Some(idle) = self.machine_idle() {
             row("trial", "machine.busy_ratio", 1.0 - idle);
@@ -124,8 +129,9 @@ impl Measured<'_> {
         }
         on_path.sort_unstable();
         on_path.dedup();
-        let fabric = self.fabric_behind().unwrap_or_default();
-        let ends = self.ends_waited().unwrap_or_default();
+        let one_way_seconds = self.one_way_seconds();
+        let fabric = self.fabric_behind(allowed_ns(one_way_seconds)).unwrap_or_default();
+        let ends = self.ends_waited(allowed_ns(one_way_seconds)).unwrap_or_default();
         Facts {
             transport: derived.transport,
             ceiling_bits_per_second: self.ceiling_bits_per_second,
@@ -139,7 +145,7 @@ impl Measured<'_> {
                 end_wait_ratio: ends.ratio,
                 end_wait_seconds_max: ends.longest_seconds,
                 core_count: self.core_count.max(1) as f64,
-                one_way_seconds: self.one_way_seconds(),
+                one_way_seconds,
                 fabric_busy_ratio: self.fabric_busy().unwrap_or(0.0),
                 fabric_looking_ratio: self.fabric_looking().unwrap_or(0.0),
                 fabric_wait_ratio: self.fabric_waited().unwrap_or(0.0),
@@ -168,9 +174,8 @@ impl Measured<'_> {
         delays.min().unwrap_or(0) as f64 / 1e9
     }
 
-    /// The time beyond what the step's shortest path allows, against the length of the step.
-    fn beyond_allowed(&self, behind: &Behind) -> Taken {
-        let allowed_ns = (lateness_allowed_seconds(self.one_way_seconds()) * 1e9) as u64;
+    /// The time beyond what is allowed, against the length of the step.
+    fn beyond(&self, allowed_ns: u64, behind: &Behind) -> Taken {
         let whole_ns = (self.whole.end_ns - self.whole.start_ns).max(1) as f64;
         Taken {
             ratio: behind.beyond_ns(allowed_ns) as f64 / whole_ns,
@@ -178,15 +183,15 @@ impl Measured<'_> {
         }
     }
 
-    fn fabric_behind(&self) -> Option<Taken> {
+    fn fabric_behind(&self, allowed_ns: u64) -> Option<Taken> {
         let (before, after) = self.lateness.as_ref()?;
         let time = |page: &Vec<u64>| page.get(LATENESS_BUCKETS..).unwrap_or_default().to_vec();
-        Some(self.beyond_allowed(&Behind::between(&time(before), &time(after))))
+        Some(self.beyond(allowed_ns, &Behind::between(&time(before), &time(after))))
     }
 
     /// Of the thread on a host that waited longest for a core.
-    fn ends_waited(&self) -> Option<Taken> {
-        let all = self.outcomes.iter().map(|outcome| self.beyond_allowed(&outcome.waits));
+    fn ends_waited(&self, allowed_ns: u64) -> Option<Taken> {
+        let all = self.outcomes.iter().map(|outcome| self.beyond(allowed_ns, &outcome.waits));
         all.max_by(|one, other| one.ratio.total_cmp(&other.ratio))
     }
 

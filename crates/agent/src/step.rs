@@ -11,6 +11,7 @@ use crate::message::{FromAgent, ToAgent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_core::Instant;
+use weir_core::record::Series;
 use weir_core::scenario::StepStart;
 use weir_core::text::{SHOWN_BYTES_MAX, shown};
 use weir_seams::workload::{Assignment, StepRequest};
@@ -156,9 +157,13 @@ fn to_our_clock(fleet: &Fleet, result: &mut StepResult, from: Instant, to: Insta
         let ours = |ns: u64| u64::try_from(clock.to_ours_ns(i128::from(ns))).unwrap_or(0);
         outcome.started_ns = ours(outcome.started_ns);
         outcome.ended_ns = ours(outcome.ended_ns);
-        for t in outcome.series.iter_mut().flat_map(|series| &mut series.t_ns) {
-            *t = clock.to_ours_ns(i128::from(*t));
-        }
+        series_to_our_clock(clock, &mut outcome.series);
+    }
+}
+
+fn series_to_our_clock(clock: ClockMap, series: &mut [Series]) {
+    for t in series.iter_mut().flat_map(|series| &mut series.t_ns) {
+        *t = clock.to_ours_ns(i128::from(*t));
     }
 }
 
@@ -431,9 +436,7 @@ impl Trial<'_> {
                 let Some(index) = owner(steps, task) else { return };
                 let of_task = steps[index].assignments.iter().find(|(number, _)| *number == task);
                 if let Some(clock) = of_task.and_then(|(_, it)| self.fleet.clock_now(&it.host)) {
-                    for t in series.iter_mut().flat_map(|series| &mut series.t_ns) {
-                        *t = clock.to_ours_ns(i128::from(*t));
-                    }
+                    series_to_our_clock(clock, &mut series);
                     self.observer.series(index, series);
                 }
             }

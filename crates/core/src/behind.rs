@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Quarters of octaves from 215 µs on, the last open: no allowance is smaller than 500 µs, and lateness below is not kept.
 pub const BUCKETS: usize = 80;
 const FIRST: usize = 71;
+/// Where the first begins: `edge_ns(0)`, for whoever adds something a million times a second.
+const KEPT_FROM_NS: u64 = 220_435;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Sparse", from = "Sparse")]
@@ -58,6 +60,9 @@ impl Behind {
     /// `times` stretches in which the lateness grew from `from_ns` to `to_ns` as time passed.
     pub fn add(&mut self, from_ns: u64, to_ns: u64, times: u64) {
         self.longest_ns = self.longest_ns.max(to_ns);
+        if to_ns <= KEPT_FROM_NS {
+            return;
+        }
         let first = lateness_bucket(from_ns).saturating_sub(FIRST);
         for bucket in first..BUCKETS {
             let low = edge_ns(bucket);
@@ -114,6 +119,16 @@ mod tests {
         let mut slices = Behind::default();
         slices.add(0, 450_000, 5_000);
         assert_eq!(slices.beyond_ns(500_000), 0);
+    }
+
+    #[test]
+    fn what_is_not_kept_ends_where_the_first_bucket_begins() {
+        assert_eq!(KEPT_FROM_NS, edge_ns(0));
+        let mut behind = Behind::default();
+        behind.add(0, KEPT_FROM_NS, 1);
+        assert_eq!((behind.beyond_ns(0), behind.longest_ns()), (0, KEPT_FROM_NS));
+        behind.add(0, KEPT_FROM_NS + 7, 1);
+        assert_eq!(behind.beyond_ns(0), 7);
     }
 
     // Spec: evidence.md#fitness-3

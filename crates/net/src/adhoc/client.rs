@@ -100,8 +100,8 @@ struct Course {
     /// `None`: the server's end is lost.
     far: Option<Outcome>,
     ender: Option<Ender>,
-    /// The server's last word of what it had received, and how long after the start that was.
-    told: Option<(Duration, u64)>,
+    /// The server's last word of what it had received.
+    far_count: Counted,
 }
 
 /// What one point came to.
@@ -194,7 +194,7 @@ impl Client {
         let outcomes = [near].into_iter().chain(course.far).collect();
         let mut measurement = judge(job, values, outcomes, course.ender);
         if alone {
-            measurement.rows.extend(course.told.and_then(|(after, count)| arrived(job, after, count)));
+            measurement.rows.extend(arrived(job, course.far_count));
         }
         match measurement.invalid {
             Some(text) if alone && measurement.rows.is_empty() => Err(AdhocError(text)),
@@ -315,7 +315,7 @@ fn carry(control: &Control, keep: Keep<'_>) -> Result<(), AdhocError> {
 }
 
 /// What had arrived at a server that is gone, of a load whose own end cannot know: by its last word.
-fn arrived(job: &Job, after: Duration, count: u64) -> Option<Row> {
+fn arrived(job: &Job, told: Counted) -> Option<Row> {
     let metric = match job {
         Job::Udp(_) => udp::outcome::ARRIVED,
         Job::Burst(plan) if plan.reply == Reply::None => burst::metrics::ARRIVED,
@@ -323,10 +323,10 @@ fn arrived(job: &Job, after: Duration, count: u64) -> Option<Row> {
     };
     // A server that sends too counts both.
     let receives_all = job.flows(true).iter().all(|flow| !flow.sends);
-    (receives_all && count > 0 && !after.is_zero()).then(|| Row {
+    (receives_all && told.count > 0 && !told.at.is_zero()).then(|| Row {
         entity: TRIAL.to_owned(),
         metric: metric.to_owned(),
-        value: Observed::Value(count as f64 * 8.0 / after.as_secs_f64()),
+        value: Observed::Value(told.count as f64 * 8.0 / told.at.as_secs_f64()),
     })
 }
 
@@ -342,8 +342,7 @@ fn watch(
     finished: impl Fn() -> bool,
 ) -> Result<Course, AdhocError> {
     let start = Instant::now() + control.start_at().since(clock::monotonic());
-    let mut course = Course { far: None, ender: None, told: None };
-    let mut far = Counted::default();
+    let mut course = Course { far: None, ender: None, far_count: Counted::default() };
     let mut told = start;
     let mut heard = start;
     let (mut ended, mut stopped): (Option<Instant>, Option<Instant>) = (None, None);
@@ -375,8 +374,8 @@ fn watch(
                 Ok(false) => {}
                 Ok(true) => match server.hear(OUTCOME_LIMIT) {
                     Ok(FromServer::Progress { count, at_ns }) => {
-                        (far, heard) = (Counted { at: Duration::from_nanos(at_ns), count }, Instant::now());
-                        course.told = Some((far.at, far.count));
+                        heard = Instant::now();
+                        course.far_count = Counted { at: Duration::from_nanos(at_ns), count };
                     }
                     Ok(FromServer::Stopping) => {
                         heard = Instant::now();
@@ -436,7 +435,7 @@ fn watch(
             told += TELL_EVERY;
             let elapsed = start.elapsed();
             let near = Counted { at: elapsed, count: control.progress() };
-            tell(Progress { elapsed, ends: vec![near, far] });
+            tell(Progress { elapsed, ends: vec![near, course.far_count] });
         }
     }
 }
@@ -485,12 +484,9 @@ pub(crate) fn judge(job: &Job, values: &Values, outcomes: Vec<Outcome>, ender: O
     let said = match ender {
         None => None,
         // A watch lasts until somebody has seen enough; anything else was to be compared with its like.
-        Some(Ender::User) if matches!(job, Job::Watch(_)) && why.is_none() => {
-            measurement.warnings.push(format!("ended by the user after {seconds:.0} s"));
-            None
-        }
-        Some(Ender::Server) if matches!(job, Job::Watch(_)) && why.is_none() => {
-            measurement.warnings.push(format!("ended by the server after {seconds:.0} s"));
+        Some(by @ (Ender::User | Ender::Server)) if matches!(job, Job::Watch(_)) && why.is_none() => {
+            let who = if by == Ender::User { "user" } else { "server" };
+            measurement.warnings.push(format!("ended by the {who} after {seconds:.0} s"));
             None
         }
         Some(Ender::User) => Some("cut short by the user".to_owned()),
