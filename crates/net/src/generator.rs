@@ -51,6 +51,13 @@ pub struct Due {
     pub missed: u64,
 }
 
+impl Due {
+    /// What of it is from tick `first` on: those slept through before are of the warm-up.
+    pub fn counted_from(self, first: u64) -> Option<Due> {
+        (self.number >= first).then(|| Due { missed: self.missed.min(self.number - first), ..self })
+    }
+}
+
 impl Ticks {
     /// `rate_hertz` above zero.
     pub fn new(start_ns: u64, rate_hertz: f64) -> Ticks {
@@ -75,6 +82,12 @@ impl Ticks {
     }
     pub fn period_ns(&self) -> f64 {
         self.period_ns
+    }
+    /// The number of the first tick intended at `at_ns` or later.
+    pub fn first_from(&self, at_ns: u64) -> u64 {
+        let number = (at_ns.saturating_sub(self.start_ns) as f64 / self.period_ns) as u64;
+        // Rounding may be off by one either way.
+        (number.saturating_sub(1)..).find(|number| self.at_ns(*number) >= at_ns).unwrap_or(u64::MAX)
     }
     /// When; `u64::MAX` when there is none.
     pub fn next_ns(&self) -> u64 {
@@ -284,6 +297,19 @@ mod tests {
         assert_eq!(facts.lateness_seconds, 3.5e-6);
     }
 
+    // Spec: net-protocol.md#clock-2
+    #[test]
+    fn ticks_slept_through_in_the_warm_up_count_no_more_than_those_taken_there() {
+        let mut ticks = Ticks::new(0, 1e6);
+        assert_eq!((ticks.first_from(0), ticks.first_from(4_000), ticks.first_from(4_001)), (0, 4, 5));
+        ticks.take(0);
+        let due = ticks.take(9_200).unwrap();
+        assert_eq!(due, Due { number: 9, missed: 8 });
+        assert_eq!(due.counted_from(4), Some(Due { number: 9, missed: 5 }));
+        assert_eq!(due.counted_from(9), Some(Due { number: 9, missed: 0 }));
+        assert_eq!(due.counted_from(10), None);
+    }
+
     proptest! {
         #[test]
         fn ticks_are_taken_once_in_order_and_never_before_they_are_due(
@@ -298,6 +324,7 @@ mod tests {
                 if let Some(due) = ticks.take(now) {
                     prop_assert_eq!(due.number - due.missed, expected);
                     prop_assert!(ticks.at_ns(due.number) <= now && now < ticks.at_ns(due.number + 1));
+                    prop_assert_eq!(ticks.first_from(ticks.at_ns(due.number)), due.number);
                     expected = due.number + 1;
                 }
             }

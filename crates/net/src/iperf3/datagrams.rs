@@ -151,7 +151,7 @@ impl End<'_> {
                     wait_until(sent.ticks.next_ns().min(end_ns), sent.ticks.period_ns());
                     continue;
                 };
-                if counts {
+                if let Some(due) = due.counted_from(sent.ticks.first_from(warm_ns)) {
                     sent.lateness.note(&sent.ticks, due, now);
                 }
             }

@@ -151,7 +151,8 @@ fn run(
     control: &Control,
 ) -> io::Result<()> {
     let awake_ns = AWAKE_NS.min((ticks.period_ns() / 10.0) as u64);
-    let counts = |ticks: &Ticks, number: u64| number >= plan.warm_up_count && ticks.at_ns(number) >= warm_ns;
+    let first_counted = plan.warm_up_count.max(ticks.first_from(warm_ns));
+    let counts = |number: u64| number >= first_counted;
     let lost_after_ns = wire.lost_after_ns().unwrap_or(u64::MAX);
     let mut heard = 0;
     loop {
@@ -167,7 +168,7 @@ fn run(
             let took_ns = clock::monotonic().as_ns().saturating_sub(ticks.at_ns(number));
             if flight.settle(number) {
                 heard += 1;
-                match counts(ticks, number) {
+                match counts(number) {
                     true if took_ns > lost_after_ns => trips.lose(),
                     true => trips.record(took_ns),
                     false => {}
@@ -180,7 +181,7 @@ fn run(
         }
         let now_ns = clock::monotonic().as_ns();
         if let Some(due) = ticks.take(now_ns) {
-            if counts(ticks, due.number) {
+            if let Some(due) = due.counted_from(first_counted) {
                 lateness.note(ticks, due, now_ns);
             }
             flight.issue(due.number)?;
@@ -198,7 +199,7 @@ fn run(
                 break;
             }
             flight.settle(number);
-            if counts(ticks, number) {
+            if counts(number) {
                 trips.lose();
             }
         }

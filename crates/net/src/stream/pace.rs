@@ -13,20 +13,21 @@ pub struct Pace {
     /// Since when the program has waited for its next tick.
     waiting_since_ns: Option<u64>,
     waited_ns: u64,
-    /// Ticks before this instant are the warm-up's.
-    counted_from_ns: u64,
+    /// Ticks before this one are the warm-up's.
+    counted_from: u64,
     lateness: Lateness,
 }
 
 impl Pace {
     pub fn new(start_ns: u64, counted_from_ns: u64, bits_per_second: u64, block_bytes: u64) -> Pace {
+        let ticks = Ticks::new(start_ns, bits_per_second as f64 / 8.0 / block_bytes as f64);
         Pace {
-            ticks: Ticks::new(start_ns, bits_per_second as f64 / 8.0 / block_bytes as f64),
+            counted_from: ticks.first_from(counted_from_ns),
+            ticks,
             block_bytes,
             left_bytes: 0,
             waiting_since_ns: None,
             waited_ns: 0,
-            counted_from_ns,
             lateness: Lateness::default(),
         }
     }
@@ -43,7 +44,7 @@ impl Pace {
         };
         if let Some(since_ns) = self.waiting_since_ns.take() {
             self.waited_ns += intended_ns.saturating_sub(since_ns);
-            if intended_ns >= self.counted_from_ns {
+            if let Some(due) = due.counted_from(self.counted_from) {
                 self.lateness.note(&self.ticks, due, now_ns);
             }
         }

@@ -79,8 +79,8 @@ impl End<'_> {
                     wait_until(ticks.next_ns(), ticks.period_ns());
                     continue;
                 };
-                let counts = due.number >= plan.counted_from();
-                if counts {
+                let counted = due.counted_from(plan.counted_from());
+                if let Some(due) = counted {
                     lateness.note(&ticks, due, now);
                 }
                 let first = due.number * batch;
@@ -93,7 +93,7 @@ impl End<'_> {
                 match hand_over(socket, whole, size, &mut segments) {
                     Ok(taken) => {
                         flow.sent_in_all += taken;
-                        if counts {
+                        if counted.is_some() {
                             flow.sent += taken;
                             refused += count - taken;
                         }
