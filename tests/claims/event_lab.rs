@@ -62,7 +62,7 @@ fn fault(name: &str, host: &str, action: &str) -> String {
 #[test]
 fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let killed = fault("death", "pi-4", "kill = { for = \"1s\" }");
     let (status, summary, events, page) = run("rate = \"100Hz\"\nduration = \"5s\"\n", &killed);
     assert_eq!(status, 0, "{summary:#}");

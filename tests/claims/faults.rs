@@ -2,8 +2,8 @@
 
 use crate::support;
 use crate::support::{
-    beside, children_of, eventually, finish_within, namespaces_go, namespaces_of, need_lab, processes_with,
-    ran, scenario, start, weir,
+    alone, beside, children_of, eventually, finish_within, namespaces_go, namespaces_of, need_lab,
+    processes_with, ran, scenario, start, weir,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -108,7 +108,7 @@ fn a_killed_coordinator_leaves_no_process_no_namespace_and_a_folder_that_can_be_
 #[test]
 fn a_killed_agent_fails_its_trial_with_the_host_and_the_next_trial_counts() {
     need_lab();
-    let _turn = beside();
+    let _turn = alone();
     let run = Run::begin(&three_trials());
     let agents = run.wait_for("weir agent", 2);
     std::thread::sleep(Duration::from_millis(700));
@@ -124,7 +124,7 @@ fn a_killed_agent_fails_its_trial_with_the_host_and_the_next_trial_counts() {
 #[test]
 fn a_hung_agent_fails_its_trial_within_five_seconds_and_the_run_goes_on() {
     need_lab();
-    let _turn = beside();
+    let _turn = alone();
     let run = Run::begin(&three_trials());
     let agents = run.wait_for("weir agent", 2);
     std::thread::sleep(Duration::from_millis(700));
@@ -143,7 +143,7 @@ fn a_hung_agent_fails_its_trial_within_five_seconds_and_the_run_goes_on() {
 #[test]
 fn a_killed_fabric_fails_its_trial_and_the_lab_is_built_anew() {
     need_lab();
-    let _turn = beside();
+    let _turn = alone();
     let run = Run::begin(&three_trials());
     let fabric = run.wait_for("fabric-process", 1);
     run.wait_for("weir agent", 2);

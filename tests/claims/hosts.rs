@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::far;
-use crate::support::far::Far;
+use crate::support::far::{Far, far_user};
 use crate::support::{beside, eventually, turn};
 use std::collections::BTreeMap;
 use std::fs;
@@ -109,8 +109,9 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
 // Spec: agent-protocol.md#ssh-3
 #[test]
 fn an_agent_is_copied_once_used_again_and_mended_when_damaged() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-copy");
+    let mut far = Far::up(&user, "t-copy");
     far.serve("left-0", 22, "", &[]);
     let hosts = [far.host("left-0")];
     let launcher = far.launcher(&hosts);
@@ -161,8 +162,9 @@ fn an_agent_is_copied_once_used_again_and_mended_when_damaged() {
 // Spec: agent-protocol.md#ssh-4
 #[test]
 fn an_agent_that_is_there_is_used_and_one_of_another_version_is_refused_with_both() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-there");
+    let mut far = Far::up(&user, "t-there");
     far.serve("left-0", 22, "", &[]);
     far.script("present", &format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_weir")));
     fs::copy(env!("CARGO_BIN_EXE_weir"), far.path("weir")).unwrap();
@@ -196,8 +198,9 @@ fn an_agent_that_is_there_is_used_and_one_of_another_version_is_refused_with_bot
 // Spec: agent-protocol.md#ssh-2
 #[test]
 fn a_host_key_that_is_wrong_or_unknown_and_a_user_without_a_key_are_refused_without_a_question() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-keys");
+    let mut far = Far::up(&user, "t-keys");
     far.serve("left-0", 22, "", &[]);
     far.know("other_key");
     let text = refusal(&far, far.host("left-0"));
@@ -219,8 +222,9 @@ fn a_host_key_that_is_wrong_or_unknown_and_a_user_without_a_key_are_refused_with
 // Spec: agent-protocol.md#ssh-2
 #[test]
 fn a_login_that_talks_is_understood_and_one_that_hangs_is_given_up_in_time() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-login");
+    let mut far = Far::up(&user, "t-login");
     far.serve("left-0", 22, "", &[]);
     far.serve(
         "left-0",
@@ -251,8 +255,9 @@ fn a_login_that_talks_is_understood_and_one_that_hangs_is_given_up_in_time() {
 // Spec: agent-protocol.md#ssh-6
 #[test]
 fn a_host_behind_another_is_reached_through_it() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-jump");
+    let mut far = Far::up(&user, "t-jump");
     far.serve("right-0", 22, "", &[]);
     // From the coordinator's host alone the door is shut.
     let closed = "Match Address 10.64.0.0/10,!LEFT\n PubkeyAuthentication no";
@@ -272,8 +277,9 @@ fn a_host_behind_another_is_reached_through_it() {
 // Spec: agent-protocol.md#lost-2, agent-protocol.md#lost-3
 #[test]
 fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_left_behind() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-cut");
+    let mut far = Far::up(&user, "t-cut");
     let hosts = ["near-0", "left-0", "right-0"].map(|name| far.host(name));
     for host in &hosts {
         far.serve(&host.name, 22, "", &[]);
@@ -317,8 +323,9 @@ fn a_connection_that_is_cut_fails_its_step_and_the_next_goes_on_and_nothing_is_l
 // Spec: agent-protocol.md#clock-4
 #[test]
 fn times_of_a_host_whose_clock_is_a_day_ahead_come_out_on_ours() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-clock");
+    let mut far = Far::up(&user, "t-clock");
     let hosts = ["left-0", "right-0"].map(|name| far.host(name));
     far.serve("left-0", 22, "", &[]);
     far.serve("right-0", 22, "", &["unshare", "--time", "--monotonic", "86400", "--fork", "--kill-child"]);
@@ -396,11 +403,12 @@ fn figures(summary: &serde_json::Value) -> [f64; 2] {
 // Spec: agent-protocol.md#data-1
 #[test]
 fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches() {
+    let user = far_user();
     let _turn = turn();
     let head = "[scenario]\nname = \"twice\"\nabout = \"written by a test\"\ntrials = 2\n";
     let (status, of_lab, ran) = support::run_settled(&format!("{head}{}{STEPS}", far::LAB), &[]);
     assert!(status == 0 || status == 3, "{}", ran.stderr);
-    let mut far = Far::up("t-twice");
+    let mut far = Far::up(&user, "t-twice");
     far.serve("left-0", 22, "", &[]);
     far.serve("right-0", 22, "", &["unshare", "--time", "--monotonic", "5000", "--fork", "--kill-child"]);
     fs::write(far.path("hosts.toml"), format!("{head}{HOSTS}{STEPS}")).unwrap();
@@ -432,8 +440,9 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
 // Spec: results.md#results-9
 #[test]
 fn a_run_on_real_hosts_that_was_killed_is_resumed_where_it_was() {
+    let user = far_user();
     let _turn = beside();
-    let mut far = Far::up("t-resume");
+    let mut far = Far::up(&user, "t-resume");
     far.serve("left-0", 22, "", &[]);
     far.serve("right-0", 22, "", &[]);
     let head = "[scenario]\nname = \"resumed\"\nabout = \"written by a test\"\ntrials = 4\n";

@@ -1,6 +1,6 @@
 //! How commands end whose standard output or standard error takes nothing.
 
-use crate::support::{Ran, beside, finish_within, ran, repository, scenario, stream_step, weir};
+use crate::support::{Ran, beside, finish_within, load, ran, repository, scenario, stream_step, weir};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, pipe};
@@ -180,9 +180,10 @@ fn a_run_on_hosts_whose_agent_is_another_program_ends_with_2_and_what_it_said() 
         let file = folder.path().join("far.toml");
         let host = |name: &str| format!("[hosts.{name}]\naddress = \"127.0.0.1\"\nagent = \"{agent}\"\n");
         let text = format!(
-            "[scenario]\nname = \"far\"\nabout = \"agents that are none\"\ntrials = 1\n{}{}{STEP}",
+            "[scenario]\nname = \"far\"\nabout = \"agents that are none\"\ntrials = 1\n{}{}{}",
             host("left-0"),
-            host("right-0")
+            host("right-0"),
+            load("duration = \"5s\"")
         );
         fs::write(&file, text).unwrap();
         let mut command = weir();
@@ -196,12 +197,3 @@ fn a_run_on_hosts_whose_agent_is_another_program_ends_with_2_and_what_it_said() 
         }
     }
 }
-
-const STEP: &str = r#"
-[[step]]
-name = "load"
-workload = "stream"
-from = "left-0"
-to = "right-0"
-duration = "5s"
-"#;

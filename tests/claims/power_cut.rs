@@ -1,6 +1,8 @@
 //! What is measured outlives a power cut and a full disk: a file system of its own, shut down without flushing its log.
 
-use crate::support::{Ran, beside, eventually, finish_within, need_lab, ran, run, scenario, start, weir};
+use crate::support::{
+    Ran, beside, eventually, finish_within, load, need_lab, ran, run, scenario, start, weir,
+};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,15 +63,8 @@ impl Drop for Disk {
 }
 
 fn text() -> String {
-    let rest = r#"
-[[step]]
-name = "load"
-workload = "stream"
-from = "left-0"
-to = "right-0"
-duration = "600ms"
-"#;
-    scenario("rate = \"100Mbit/s\"\nrtt = \"4ms\"", rest).replace("trials = 1", "trials = 3")
+    let step = load("duration = \"600ms\"");
+    scenario("rate = \"100Mbit/s\"\nrtt = \"4ms\"", &step).replace("trials = 1", "trials = 3")
 }
 
 fn line_count(folder: &Path, name: &str) -> usize {

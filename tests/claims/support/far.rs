@@ -10,6 +10,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_agent::launcher::SshLauncher;
 use weir_core::scenario::RealHost;
@@ -51,6 +52,16 @@ pub struct Far {
     made_user: bool,
 }
 
+/// The machine has one user of that name, with one home.
+pub struct FarUser(#[expect(dead_code, reason = "held, not read")] MutexGuard<'static, ()>);
+
+/// Waits until no other test has the user. To be had before a turn: who waits for him with a part of the machine would keep it from
+/// the test that has him and needs all of it.
+pub fn far_user() -> FarUser {
+    static HAD: Mutex<()> = Mutex::new(());
+    FarUser(HAD.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// Runs a command that must succeed.
 fn must(program: &str, arguments: &[&str]) {
     let done = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -69,7 +80,7 @@ fn user_exists() -> bool {
 
 impl Far {
     /// The lab and the user; no server yet.
-    pub fn up(lab: &'static str) -> Far {
+    pub fn up(_: &FarUser, lab: &'static str) -> Far {
         need_lab();
         assert!(Path::new(SSHD).exists(), "these tests need {SSHD} (package openssh-server)");
         let folder = tempfile::tempdir().unwrap();

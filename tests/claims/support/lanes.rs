@@ -68,10 +68,11 @@ fn begin(lane: Lane, machine: Share) -> Turn {
 
 /// From now on the test of this thread has all of the machine: others were in its way.
 pub fn take_all() {
-    let had = SHARE.take();
-    let has_all = matches!(had, Some(Share::All(_)));
-    let share = had.filter(|_| has_all).unwrap_or_else(all);
-    SHARE.set(Some(share));
+    if !SHARE.with_borrow(|share| matches!(share, Some(Share::All(_)))) {
+        // Who keeps a part while he waits for all waits for himself.
+        SHARE.set(None);
+        SHARE.set(Some(all()));
+    }
 }
 
 /// For a test that measures: two at once would measure each other.

@@ -110,9 +110,12 @@ pub fn run_settled(text: &str, more: &[&str]) -> (i32, Value, Ran) {
     settled(|| run_scenario(text, more), |(_, summary, _)| summary)
 }
 
+/// Factors that take a trial out of the figures.
+const LIMITED: [&str; 2] = ["emulator-limited", "generator-limited"];
+
 /// As `run_settled`, for any way to get a summary; `summary` finds it in what `run` gives.
 pub fn settled<T>(run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
-    settled_unless(&["emulator-limited", "generator-limited"], run, summary)
+    settled_unless(&LIMITED, run, summary)
 }
 
 /// As `settled`, where only these factors mean that a run proves nothing.
@@ -131,8 +134,7 @@ pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: im
         // What bounds a point although a claim asks for just that leaves its trials out of the figures too.
         let asked_for = |point: &Value| {
             let factor = &point["limiting_factor"]["name"];
-            ["emulator-limited", "generator-limited"].iter().any(|name| factor == name)
-                && !unfit.iter().any(|name| factor == name)
+            LIMITED.iter().any(|name| factor == name) && !unfit.iter().any(|name| factor == name)
         };
         if points.iter().any(|point| point["valid_trials"] != point["trials"] && !asked_for(point)) {
             reasons.push(summary(&result)["warnings"].to_string());
@@ -212,6 +214,11 @@ between = ["left", "right"]
 
 /// One stream step of two seconds with further keys.
 pub fn stream_step(keys: &str) -> String {
+    load(&format!("duration = \"2500ms\"\nwarm_up = \"1s\"\n{keys}"))
+}
+
+/// A stream step with these keys.
+pub fn load(keys: &str) -> String {
     format!(
         r#"
 [[step]]
@@ -219,8 +226,6 @@ name = "load"
 workload = "stream"
 from = "left-0"
 to = "right-0"
-duration = "2500ms"
-warm_up = "1s"
 {keys}
 "#
     )
