@@ -1,12 +1,12 @@
 //! A script that knows the daemons' flags and nothing else fails them at random.
 
-use crate::support::{beside, finish_within, need_lab, ran, repository, start};
+use crate::support::{finish_within, need_lab, ran, repository, start, turn};
 use std::process::Command;
 use std::time::Duration;
 
 fn seeds(arguments: &[&str]) {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let mut script = Command::new(repository().join("scripts/event-failures"));
     script.args(["--weir", env!("CARGO_BIN_EXE_weir"), "--events", "1600"]).args(arguments);
     let ran = ran(finish_within(start(&mut script), Duration::from_secs(300)));

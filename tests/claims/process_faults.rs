@@ -8,10 +8,14 @@ use std::path::Path;
 const LINK: &str = "rate = \"200Mbit/s\"\nrtt = \"4ms\"";
 
 fn run(text: &str) -> (i32, Value, Vec<Value>) {
+    settled(|| run_once(text), |(_, summary, _)| summary)
+}
+
+fn run_once(text: &str) -> (i32, Value, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
     fs::write(&file, text).unwrap();
-    let (status, summary, _) = settled(|| run_file(&file, folder.path(), &[]), |(_, summary, _)| summary);
+    let (status, summary, _) = run_file(&file, folder.path(), &[]);
     let results = summary["results"].as_str().unwrap();
     let timeline = fs::read_to_string(Path::new(results).join("timeline.jsonl")).unwrap();
     let events = timeline.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -48,7 +52,7 @@ fn a_killed_host_fails_its_trial_by_name_and_the_next_trial_has_it_again() {
     let _turn = turn();
     let fault = "[[fault]]\nname = \"death\"\nat = \"1s\"\non = \"host.right-0\"\ndo = { kill = {} }\n";
     let text = scenario(LINK, &format!("{}{fault}", stream_step(""))).replace("trials = 1", "trials = 2");
-    let (_, summary, events) = run(&text);
+    let (_, summary, events) = run_once(&text);
     assert_eq!(
         (&summary["points"][0]["trials"], &summary["points"][0]["valid_trials"]),
         (&2.into(), &0.into())
