@@ -2,7 +2,7 @@
 
 use crate::support;
 use crate::support::lab::{self, NamedLab};
-use crate::support::{alone, beside, finish_within, need_lab, ran, run, settled, start, turn, weir};
+use crate::support::{alone, beside, finish_within, light, need_lab, ran, run, settled, start, turn, weir};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,10 +11,6 @@ use std::process::Child;
 use std::time::Duration;
 use weir_core::{BitsPerSecond, Bytes};
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 struct Server {
     child: Child,
     at: String,
@@ -22,7 +18,7 @@ struct Server {
 
 impl Server {
     fn begin(more: &[&str]) -> Server {
-        let at = format!("127.0.0.1:{}", free_port());
+        let at = format!("127.0.0.1:{}", support::free_port());
         let child = start(weir().args(["net", "serve", "--listen", &at]).args(more));
         support::eventually("the server listens", Duration::from_secs(5), || TcpStream::connect(&at).is_ok());
         Server { child, at }
@@ -141,7 +137,7 @@ fn no_server_on_a_host_of_a_lab_asks_for_a_key_and_clients_measure() {
 #[test]
 fn the_fewest_streams_and_the_smallest_window_that_fill_a_line_are_found() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let lab = NamedLab::up("t-search", &lab::over("rate = \"100Mbit/s\"\nrtt = \"20ms\""));
     let brief = ["stream", "--duration", "1500ms", "--warm-up", "500ms"];
     // Five times 21 Mbit/s are more than the line carries, also when a loss has cut one of them by 30 %; four are 89 % of it.
@@ -167,7 +163,7 @@ fn answer(summary: &Value) -> &Value {
 #[test]
 fn the_highest_rate_of_datagrams_that_a_line_carries_is_found() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     // Few and large: a program that the machine takes off its core for some milliseconds misses no tick of these.
     let line = "rate = \"10Mbit/s\"\nrtt = \"2ms\"\nqueue = { bytes = \"20kB\" }";
     let lab = NamedLab::up("t-rate", &lab::over(line).replace("mtu = 1500", "mtu = 9000"));

@@ -1,6 +1,6 @@
 //! Event building in real labs: hosts that faults kill and bring back, the search for the highest rate, and the report's ledger.
 
-use crate::support::{beside, need_lab, run_file, settled, turn};
+use crate::support::{beside, light, need_lab, run_file, settled, turn};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn fault(name: &str, host: &str, action: &str) -> String {
 #[test]
 fn a_builder_that_a_fault_kills_takes_up_its_part_again_and_no_event_is_lost() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let killed = fault("death", "pi-4", "kill = { for = \"1s\" }");
     let (status, summary, events, page) = run("rate = \"100Hz\"\nduration = \"5s\"\n", &killed);
     assert_eq!(status, 0, "{summary:#}");

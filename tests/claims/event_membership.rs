@@ -1,7 +1,7 @@
 //! `weir event` with a membership service: a real ZooKeeper says who takes part.
 
 use crate::support::event_run::{Run, of, pause};
-use crate::support::turn;
+use crate::support::light;
 use crate::support::zookeeper::Server;
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn failures(summary: &Value) -> Vec<(&str, &str)> {
 // Spec: membership.md#membership-8
 #[test]
 fn a_hung_builder_is_fenced_when_its_ephemeral_node_expires() {
-    let _turn = turn();
+    let _turn = light();
     let server = Server::start();
     // Probes would take half a minute to find it.
     let flags =
@@ -43,7 +43,7 @@ fn a_hung_builder_is_fenced_when_its_ephemeral_node_expires() {
 // Spec: membership.md#membership-7
 #[test]
 fn a_server_that_is_killed_and_forgets_everything_stops_nobody() {
-    let _turn = turn();
+    let _turn = light();
     let mut server = Server::start();
     let mut run = with(&server, &["--rate", "100Hz", "--events", "800"]);
     run.scheduler();
@@ -62,7 +62,7 @@ fn a_server_that_is_killed_and_forgets_everything_stops_nobody() {
 // Spec: event-building.md#names-4
 #[test]
 fn who_is_not_listed_takes_no_part() {
-    let _turn = turn();
+    let _turn = light();
     let server = Server::start();
     let mut run = with(&server, &["--rate", "200Hz", "--events", "100"]);
     run.scheduler();

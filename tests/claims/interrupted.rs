@@ -2,11 +2,10 @@
 //! document agree. One table of all workloads, directions and ends; its rows run at the same time, since none asks for much.
 
 use crate::support;
-use crate::support::{start, turn, weir};
+use crate::support::{free_port, start, turn, weir};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -226,7 +225,7 @@ fn row_of_iperf3(ours: Ended, arguments: &[&str], figure: &str, ended: Ended) {
         client.end(&what);
         return;
     }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let (at, listening) = (format!("127.0.0.1:{port}"), format!(":{port:04X} 00000000:0000 0A"));
     let server = Running::new(Command::new("iperf3").args(["-s", "-p", &port.to_string()]));
     support::eventually("iperf3 listens", LIMIT, || {
@@ -313,7 +312,7 @@ fn a_test_of_iperf3s_that_is_ended_at_either_end_leaves_the_figures_of_ours() {
 /// A scheduler, a source and a builder, of which one is ended.
 fn row_of_events(role: usize, signal: &str) {
     let what = format!("role {role} of events ended by {signal}");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let at = format!("127.0.0.1:{port}");
     let run = |arguments: &[&str]| Running::new(weir().arg("event").args(arguments).arg("--json"));
     let mut all = vec![

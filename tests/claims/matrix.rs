@@ -1,6 +1,6 @@
 //! Every site to every other in turn, end to end in real labs: rounds that share nothing, cells that fail alone.
 
-use crate::support::{need_lab, run, run_file, settled, turn};
+use crate::support::{light, need_lab, run, run_file, settled, turn};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn touches(cell: &Value, host: &str) -> bool {
 #[test]
 fn rounds_follow_each_other_and_pairs_of_a_round_share_no_host_and_no_line() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let criterion = "[[criterion]]\ntext = \"each has its line\"\nmetric = \"stream.total_goodput_bits_per_second\"\non = \"pair.*\"\nof = { model = \"ceiling\" }\nat_least = 0.5\n";
     let done = settled(|| run_text(&format!("{LAB}{STREAM}{criterion}")), |done| &done.summary);
     assert_eq!(done.status, 0, "{:#}", done.summary);
@@ -125,7 +125,7 @@ fn rounds_follow_each_other_and_pairs_of_a_round_share_no_host_and_no_line() {
 #[test]
 fn a_host_that_dies_fails_its_own_cells_and_the_rest_of_the_matrix_goes_on() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let fault = "[[fault]]\nname = \"death\"\nstep = \"matrix\"\nat = \"2500ms\"\non = \"host.c-0\"\ndo = { kill = {} }\n";
     let criterion = |text: &str, on: &str| {
         format!(

@@ -1,6 +1,6 @@
 //! Faults that meet hosts' processes, and links that flap, end to end in real labs.
 
-use crate::support::{beside, need_lab, run_file, scenario, settled, stream_step, turn};
+use crate::support::{beside, light, need_lab, run_file, scenario, settled, stream_step};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn a_paused_host_stalls_for_as_long_and_goes_on_longer_than_silence_is_borne() {
 #[test]
 fn a_killed_host_fails_its_trial_by_name_and_the_next_trial_has_it_again() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let fault = "[[fault]]\nname = \"death\"\nat = \"1s\"\non = \"host.right-0\"\ndo = { kill = {} }\n";
     let text = scenario(LINK, &format!("{}{fault}", stream_step(""))).replace("trials = 1", "trials = 2");
     let (_, summary, events) = run_once(&text);
@@ -68,7 +68,7 @@ fn a_killed_host_fails_its_trial_by_name_and_the_next_trial_has_it_again() {
 #[test]
 fn a_link_that_flaps_a_thousand_times_a_second_is_survived_and_every_time_is_known() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let fault = "[[fault]]\nname = \"flap\"\nevery = \"1ms\"\nstep = \"load\"\non = \"link.wan\"\ndo = { outage = { for = \"10us\" } }\n";
     let (status, summary, events) = run(&scenario(LINK, &format!("{}{fault}", stream_step(""))));
     assert_eq!(status, 0, "{summary:#}");

@@ -1,12 +1,13 @@
 //! `weir net watch` and `workload = "watch"`: series on disk as they come, and the same figures either way.
 
 use crate::support::{
-    beside, eventually, finish_within, need_lab, ran, run, run_file, scenario, settled, start, turn, weir,
+    beside, eventually, finish_within, free_port, light, need_lab, ran, run, run_file, scenario, settled,
+    start, weir,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -19,7 +20,7 @@ struct Server {
 
 impl Server {
     fn begin() -> Server {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let at = format!("127.0.0.1:{port}");
         let child = start(weir().args(["net", "serve", "--listen", &at]));
         eventually("the server listens", Duration::from_secs(5), || TcpStream::connect(&at).is_ok());
@@ -132,7 +133,7 @@ fn a_watch_that_is_killed_leaves_what_it_had() {
 // Spec: agent-protocol.md#chunks-1
 #[test]
 fn a_scenario_has_the_series_of_its_watch_and_the_figures_of_one_ad_hoc() {
-    let _turn = turn();
+    let _turn = light();
     need_lab();
     let folder = tempfile::tempdir().unwrap();
     let step = r#"

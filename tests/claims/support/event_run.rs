@@ -1,15 +1,10 @@
 //! The daemons of event building, for whole-program tests.
 #![allow(dead_code)] // each test file uses its own part
 
-use crate::support::{finish_within, ran, start, summary_in, weir};
+use crate::support::{finish_within, free_port, ran, start, summary_in, weir};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::Duration;
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// The daemons of one run; what is left of them is killed at the end.
 pub struct Run {

@@ -5,6 +5,7 @@
 //! are not touched. Everything is ended by the process ids that the fixture or the lab knows.
 
 use crate::support::lab::bring_up;
+use crate::support::lanes::Sharing;
 use crate::support::{eventually, finish_within, need_lab, run, start, state_folder, weir};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -53,13 +54,15 @@ pub struct Far {
 }
 
 /// The machine has one user of that name, with one home.
-pub struct FarUser(#[expect(dead_code, reason = "held, not read")] MutexGuard<'static, ()>);
+#[expect(dead_code, reason = "held, not read")]
+pub struct FarUser(MutexGuard<'static, ()>, Sharing);
 
 /// Waits until no other test has the user. To be had before a turn: who waits for him with a part of the machine would keep it from
 /// the test that has him and needs all of it.
 pub fn far_user() -> FarUser {
     static HAD: Mutex<()> = Mutex::new(());
-    FarUser(HAD.lock().unwrap_or_else(PoisonError::into_inner))
+    let sharing = Sharing::begin();
+    FarUser(HAD.lock().unwrap_or_else(PoisonError::into_inner), sharing)
 }
 
 /// Runs a command that must succeed.

@@ -9,14 +9,16 @@ mod lanes;
 #[path = "../../../adapters/zookeeper/tests/claims/support/server.rs"]
 pub mod zookeeper;
 
-pub use lanes::{alone, beside, turn};
+pub use lanes::{alone, beside, light, turn};
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 pub fn weir() -> Command {
@@ -278,8 +280,20 @@ fn own_namespace() -> PathBuf {
 
 /// Fails where a process still lives in one of these.
 #[track_caller]
+/// A port of loopback that nobody has: another one at each call, and below those that the kernel gives to whoever connects.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(21_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 32_000, "no port is left");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 pub fn namespaces_go(namespaces: &BTreeSet<PathBuf>) {
-    eventually("its namespaces go", Duration::from_secs(5), || {
+    eventually("its namespaces go", Duration::from_secs(20), || {
         let all = fs::read_dir("/proc").unwrap().flatten();
         !all.filter_map(|entry| fs::read_link(entry.path().join("ns/net")).ok())
             .any(|namespace| namespaces.contains(&namespace))

@@ -202,11 +202,19 @@ fn open_loop(count: u64, rate: f64) -> Load {
 // Spec: net-protocol.md#latency-4
 #[test]
 fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_intended() {
-    let (flow, peer) = flow();
     let stall = Duration::from_millis(100);
-    let answering = std::thread::spawn(move || slow_peer(peer, stall, 100));
-    let outcome = pingpong::run(&open_loop(150, 1000.0), vec![flow], &Control::new(monotonic())).unwrap();
-    assert_eq!(outcome.failures, Vec::<String>::new());
+    let measure = || {
+        let (flow, peer) = flow();
+        let answering = std::thread::spawn(move || slow_peer(peer, stall, 100));
+        let outcome = pingpong::run(&open_loop(150, 1000.0), vec![flow], &Control::new(monotonic())).unwrap();
+        assert_eq!(outcome.failures, Vec::<String>::new());
+        answering.join().unwrap();
+        outcome
+    };
+    // A generator that a busy machine put to sleep too has asked for less than the stall is about.
+    let awake = |outcome: &Outcome| asked(std::slice::from_ref(outcome)).clock.unwrap().missed < 30;
+    let outcome =
+        (0..5).map(|_| measure()).find(awake).expect("the machine was too busy for this claim, five times");
     let trips = histogram(std::slice::from_ref(&outcome), "latency.round_trip_seconds");
     let slow: u64 = trips
         .value_ns
@@ -218,7 +226,6 @@ fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_int
     // A closed loop would have seen one; here about fifty of the requests of those 100 ms waited half of it or longer.
     assert!(slow >= 25, "{slow} of {trips:?}");
     assert!(trips.max_ns >= 99_000_000);
-    answering.join().unwrap();
 }
 
 /// A flow over UDP whose other end is in the test's hands.
@@ -291,7 +298,8 @@ fn lost_late_doubled_and_forged_replies_are_never_latencies() {
         let asked = asked(std::slice::from_ref(&outcome));
         let trips = histogram(std::slice::from_ref(&outcome), "latency.round_trip_seconds");
         assert_eq!(trips.count.iter().sum::<u64>(), asked.answered);
-        assert!(asked.lost >= 8, "{rate:?} {asked:?}");
+        // Ticks that the machine slept through asked for nothing.
+        assert!(12 * asked.lost >= asked.lost + asked.answered, "{rate:?} {asked:?}");
         assert!(trips.max_ns <= if rate.is_some() { 40_000_000 } else { 200_000_000 }, "{trips:?}");
         if rate.is_none() {
             assert_eq!(asked.answered + asked.lost, 100);
