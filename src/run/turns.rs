@@ -234,7 +234,7 @@ fn limiting_factor(pairs: &[PairRecord]) -> LimitingFactor {
     let good = || pairs.iter().filter(|pair| pair.failure.is_none());
     let Some((name, count)) = most_frequent(good().map(|pair| pair.limiting_factor.name)) else {
         let evidence = vec!["no pair counts".to_owned()];
-        return LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence };
+        return LimitingFactor::new(Factor::Unknown, 0.0, evidence);
     };
     let agreeing = || good().filter(|pair| pair.limiting_factor.name == name);
     let sum: f64 = agreeing().map(|pair| pair.limiting_factor.confidence).sum();
@@ -248,5 +248,6 @@ fn limiting_factor(pairs: &[PairRecord]) -> LimitingFactor {
     if count < all {
         evidence.push(format!("{count} of {all} pairs"));
     }
-    LimitingFactor { name, confidence: sum / all as f64, evidence }
+    let disturbed = good().find_map(|pair| pair.limiting_factor.disturbed.clone());
+    LimitingFactor { disturbed, ..LimitingFactor::new(name, sum / all as f64, evidence) }
 }

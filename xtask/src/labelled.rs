@@ -231,9 +231,10 @@ at_least = "920Mbit/s"
     )
 }
 
-fn verdict(asked: &Asked, workspace: &Path, folder: &Path, case: &Case) -> Result<Verdict, String> {
+/// The verdict, and what was said with it.
+fn verdict(asked: &Asked, workspace: &Path, folder: &Path, case: &Case) -> Result<(Verdict, String), String> {
     let mut command = Command::new(&asked.weir);
-    command.arg("run").stdout(Stdio::null()).stderr(Stdio::null()).arg("--out").arg(folder.join("results"));
+    command.arg("run").stderr(Stdio::null()).arg("--out").arg(folder.join("results"));
     if let Some(file) = case.file {
         command.arg(workspace.join("scenarios").join(format!("{file}.toml"))).arg("--short");
     } else {
@@ -241,13 +242,14 @@ fn verdict(asked: &Asked, workspace: &Path, folder: &Path, case: &Case) -> Resul
         std::fs::write(&file, text(case)).map_err(|error| format!("{}: {error}", file.display()))?;
         command.arg(file);
     }
-    let status = command.status().map_err(|error| format!("{}: {error}", asked.weir.display()))?;
-    match status.code() {
-        Some(0) => Ok(Verdict::Pass),
-        Some(1) => Ok(Verdict::Fail),
-        Some(3) => Ok(Verdict::Inconclusive),
-        _ => Err(format!("weir run of {}: {status}; run it by hand to see why", case.name)),
-    }
+    let output = command.output().map_err(|error| format!("{}: {error}", asked.weir.display()))?;
+    let verdict = match output.status.code() {
+        Some(0) => Verdict::Pass,
+        Some(1) => Verdict::Fail,
+        Some(3) => Verdict::Inconclusive,
+        _ => return Err(format!("weir run of {}: {}; run it by hand to see why", case.name, output.status)),
+    };
+    Ok((verdict, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
 /// False where a verdict turned round.
@@ -258,7 +260,7 @@ pub fn run(workspace: &Path, arguments: &[String]) -> Result<bool, String> {
     for case in &CASES[..CASES.len().min(asked.runs)] {
         let mut label = Verdict::Inconclusive;
         for _ in 0..LABEL_TRIES {
-            label = verdict(&asked, workspace, folder.path(), case)?;
+            label = verdict(&asked, workspace, folder.path(), case)?.0;
             if label != Verdict::Inconclusive {
                 break;
             }
@@ -273,7 +275,7 @@ pub fn run(workspace: &Path, arguments: &[String]) -> Result<bool, String> {
         let case = run % CASES.len();
         let (pattern, programs) = PATTERNS[(run / CASES.len() + case) % PATTERNS.len()];
         let beside = Beside::start(programs)?;
-        let found = verdict(&asked, workspace, folder.path(), &CASES[case])?;
+        let (found, said) = verdict(&asked, workspace, folder.path(), &CASES[case])?;
         drop(beside);
         let judged = judged(labels[case], found);
         counts[judged as usize] += 1;
@@ -284,7 +286,7 @@ pub fn run(workspace: &Path, arguments: &[String]) -> Result<bool, String> {
             found.name()
         );
         if matches!(judged, Judged::WrongFail | Judged::WrongPass) {
-            let _ = write!(line, " WRONG");
+            let _ = write!(line, " WRONG\n\n{said}");
         }
         println!("{}", line.trim_end());
     }

@@ -215,6 +215,7 @@ pub fn limiting_factor(facts: &Facts) -> LimitingFactor {
         return unknown;
     }
     let mut factor = cause(facts).unwrap_or_else(|| path::unknown(facts));
+    factor.disturbed = fitness::disturbed(facts);
     factor.evidence.extend(window::audit(facts, factor.name));
     factor
 }
@@ -239,5 +240,5 @@ fn percent(ratio: f64) -> String {
 }
 
 fn named(name: Factor, confidence: f64, evidence: Vec<String>) -> Option<LimitingFactor> {
-    Some(LimitingFactor { name, confidence: confidence.clamp(0.0, 1.0), evidence })
+    Some(LimitingFactor::new(name, confidence.clamp(0.0, 1.0), evidence))
 }

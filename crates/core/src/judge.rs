@@ -50,6 +50,13 @@ impl Trials {
     fn valid(&self) -> Vec<&TrialRecord> {
         self.0.iter().filter(|record| record.counts()).collect()
     }
+    /// Those that `metric` is judged on.
+    fn fit_for(&self, metric: &Metric) -> Vec<&TrialRecord> {
+        self.0
+            .iter()
+            .filter(|record| record.counts() && record.limiting_factor.against(metric).is_none())
+            .collect()
+    }
     /// With those that the machine or the generator bounded.
     fn measured(&self) -> Vec<&TrialRecord> {
         self.0.iter().filter(|record| record.measured()).collect()
@@ -232,14 +239,19 @@ impl Judge<'_> {
     fn at_point(&self, point: PointIndex) -> Vec<Outcome> {
         let id = self.id(point);
         let trials = self.records.of(id);
-        let valid = if self.asks_for_the_unfit() { trials.measured() } else { trials.valid() };
+        let metric = self.definition();
+        let valid = match metric {
+            _ if self.asks_for_the_unfit() => trials.measured(),
+            Some(metric) => trials.fit_for(metric),
+            None => trials.valid(),
+        };
         if let Some(why) = self.not_judgeable(&trials, &valid) {
             return vec![Outcome::inconclusive(why)];
         }
         if let Bound::LimitingFactor(expected) = &self.criterion.bound {
             return vec![limiting_factor(expected, self.criterion.share, &valid)];
         }
-        let Some(metric) = self.definition() else {
+        let Some(metric) = metric else {
             return vec![Outcome::inconclusive("its metric is not defined in this version".to_owned())];
         };
         let entities = self.entities(metric, &valid);
@@ -262,7 +274,8 @@ impl Judge<'_> {
         if valid.len() >= least {
             return None;
         }
-        let reason = all.all().iter().find_map(|record| record.against());
+        let disturbed = |record: &TrialRecord| record.limiting_factor.disturbed.clone();
+        let reason = all.all().iter().find_map(|record| record.against().or_else(|| disturbed(record)));
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         Some(format!(
             "{} of {} trials are valid and {least} are needed{reason}",
@@ -432,7 +445,7 @@ impl Judge<'_> {
             }
             Reference::Pairs(pattern) => {
                 let trials = self.records.of(&step.point);
-                pairs::pool(pattern, metric, &trials.valid(), self.trials_min()).map(Base::Pool)
+                pairs::pool(pattern, metric, &trials.fit_for(metric), self.trials_min()).map(Base::Pool)
             }
             Reference::Published => {
                 let name = format!("{}.{}", metric.name, self.criterion.statistic);
@@ -446,7 +459,7 @@ impl Judge<'_> {
                     .ok_or("the point it is compared with is not in this run")?;
                 let id = self.id(other);
                 let trials = self.records.of(id);
-                let valid = trials.valid();
+                let valid = trials.fit_for(metric);
                 if let Some(why) = self.not_judgeable(&trials, &valid) {
                     return Err(format!("{id}, which it is compared with: {why}"));
                 }

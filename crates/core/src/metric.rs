@@ -47,3 +47,11 @@ pub struct Metric {
     pub scope: Scope,
     pub definition: &'static str,
 }
+
+impl Metric {
+    /// Whether it is a rate of a whole step or link: what a link that was full all the time proves, whoever shared it and however.
+    // Spec: evidence.md#fitness-3
+    pub fn is_whole_rate(&self) -> bool {
+        matches!((self.scope, self.unit), (Scope::Trial, "bit/s") | (Scope::Port, "1"))
+    }
+}

@@ -1,6 +1,7 @@
 //! What a run leaves behind: rows, series, the timeline, and the summary document `weir.summary/1`.
 //! Workers emit these; sinks render them; nothing else prints a number.
 
+use crate::metric::Metric;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -319,9 +320,21 @@ pub struct LimitingFactor {
     /// Share of the evidence that speaks for it, 0 to 1.
     pub confidence: f64,
     pub evidence: Vec<String>,
+    /// Beside a full link: what the machine took away, which moved no total and may have moved everything else.
+    // Spec: evidence.md#fitness-3
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<String>,
 }
 
 impl LimitingFactor {
+    pub fn new(name: Factor, confidence: f64, evidence: Vec<String>) -> LimitingFactor {
+        LimitingFactor { name, confidence, evidence, disturbed: None }
+    }
+    /// Why `metric` is not judged on a trial that this bounded, which may count for others.
+    pub fn against(&self, metric: &Metric) -> Option<String> {
+        let disturbed = || self.disturbed.as_ref().filter(|_| !metric.is_whole_rate()).cloned();
+        self.unfit().or_else(disturbed)
+    }
     /// Why a trial that this bounded is not averaged in: the machine or the generator bounded it, and its figures tell of these.
     pub fn unfit(&self) -> Option<String> {
         if !matches!(self.name, Factor::EmulatorLimited | Factor::GeneratorLimited) {

@@ -55,7 +55,7 @@ fn matrix(number: u32, values: [f64; 4], failed: Option<(&str, &str)>) -> TrialR
         reason: None,
         start_ns: 0,
         end_ns: 1,
-        limiting_factor: LimitingFactor { name: Factor::LinkRate, confidence: 0.9, evidence: Vec::new() },
+        limiting_factor: LimitingFactor::new(Factor::LinkRate, 0.9, Vec::new()),
         rows: Vec::new(),
         pairs: Vec::new(),
         granted: serde_json::Map::new(),

@@ -175,7 +175,7 @@ pub(crate) mod tests {
             trials: 2,
             valid_trials: if value.is_some() { 2 } else { 0 },
             failure: value.is_none().then(|| format!("host {to}: its agent was lost")),
-            limiting_factor: LimitingFactor { name: Factor::LinkRate, confidence: 1.0, evidence: Vec::new() },
+            limiting_factor: LimitingFactor::new(Factor::LinkRate, 1.0, Vec::new()),
         }
     }
 

@@ -9,7 +9,7 @@ mod lanes;
 #[path = "../../../adapters/zookeeper/tests/claims/support/server.rs"]
 pub mod zookeeper;
 
-pub use lanes::{alone, beside, light, turn};
+pub use lanes::{alone, beside, light, take_all, turn};
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -146,7 +146,7 @@ pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: im
             _ if reasons.is_empty() => return result,
             0..3 => {
                 eprintln!("made again alone, because the machine was in the way: {reasons}");
-                lanes::take_all();
+                take_all();
             }
             _ if by_the_machine => panic!("the machine was too busy for this claim, four times: {reasons}"),
             // A claim may be about trials that do not count.

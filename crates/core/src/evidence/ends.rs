@@ -31,7 +31,7 @@ pub(super) fn nothing_arrived(facts: &Facts) -> Option<LimitingFactor> {
         "no byte arrived in the steady state: a time in which nothing moves shows no limit".to_owned(),
         format!("{} segments sent again", transport.retransmitted_segments),
     ];
-    Some(LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence })
+    Some(LimitingFactor::new(Factor::Unknown, 0.0, evidence))
 }
 
 // Spec: evidence.md#ends-1

@@ -50,11 +50,15 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
     if !full || facts.building.is_some() {
         evidence.extend(short_of_machine(facts, &emulator));
     }
-    (!evidence.is_empty()).then_some(LimitingFactor {
-        name: Factor::EmulatorLimited,
-        confidence: 0.9,
-        evidence,
-    })
+    (!evidence.is_empty()).then(|| LimitingFactor::new(Factor::EmulatorLimited, 0.9, evidence))
+}
+
+/// What others took away beside a full link: its total is proven, and how its flows shared it, stalled or waited is not.
+// Spec: evidence.md#fitness-3
+pub(super) fn disturbed(facts: &Facts) -> Option<String> {
+    let emulator = facts.emulator?;
+    let others = facts.building.is_none() && taken_by_others(&emulator) >= MOVES_FIGURES;
+    (others && full_and_agreed(facts)).then(|| taken(&emulator, MOVES_FIGURES).into_iter().next())?
 }
 
 /// What of the trial's time the machine took away from the fabric and from the threads at the ends, by time and not by count: a
@@ -62,8 +66,12 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
 // Spec: evidence.md#fitness-3
 // Spec: evidence.md#fitness-4
 fn taken_away(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
+    share_that_matters(facts).map_or_else(Vec::new, |share| taken(emulator, share))
+}
+
+/// What took `share` of the time or more, a line each.
+fn taken(emulator: &EmulatorFacts, share: f64) -> Vec<String> {
     let mut evidence = Vec::new();
-    let Some(share) = share_that_matters(facts) else { return evidence };
     let allowed = human(lateness_allowed_seconds(emulator.one_way_seconds), "s");
     if emulator.behind_ratio >= share {
         evidence.push(format!(

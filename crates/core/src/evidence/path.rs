@@ -180,5 +180,5 @@ pub(super) fn unknown(facts: &Facts) -> LimitingFactor {
             evidence.push(format!("{} segments sent again", transport.retransmitted_segments));
         }
     }
-    LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence }
+    LimitingFactor::new(Factor::Unknown, 0.0, evidence)
 }

@@ -105,6 +105,33 @@ fn a_full_link_is_an_excuse_only_where_its_receivers_got_what_it_carried() {
     );
 }
 
+// Spec: evidence.md#fitness-3
+#[test]
+fn beside_a_full_link_what_others_took_is_kept_with_the_factor_and_what_the_lab_itself_took_is_not() {
+    let kept_waiting = EmulatorFacts { end_wait_ratio: 0.2, foreign_busy_ratio: 0.3, ..calm() };
+    let disturbed = |load: f64, emulator: EmulatorFacts| {
+        let facts = Facts {
+            transport: Some(TransportFacts { goodput_bits_per_second: load * 941.5e6, ..busy_flow() }),
+            ceiling_bits_per_second: Some(941.5e6),
+            ports: vec![link(load)],
+            emulator: Some(emulator),
+            ..Facts::default()
+        };
+        let factor = limiting_factor(&facts);
+        (factor.name, factor.disturbed.is_some())
+    };
+    assert_eq!(disturbed(0.995, kept_waiting), (Factor::LinkRate, true));
+    assert_eq!(
+        disturbed(0.995, EmulatorFacts { foreign_busy_ratio: 0.01, ..kept_waiting }),
+        (Factor::LinkRate, false)
+    );
+    assert_eq!(
+        disturbed(0.995, EmulatorFacts { end_wait_ratio: 0.005, ..kept_waiting }),
+        (Factor::LinkRate, false)
+    );
+    assert_eq!(disturbed(0.5, kept_waiting), (Factor::EmulatorLimited, false));
+}
+
 #[test]
 fn a_busy_machine_does_not_hide_a_cause_that_explains_the_rate() {
     let full_machine = EmulatorFacts { machine_idle_ratio: 0.0, ..calm() };

@@ -159,11 +159,7 @@ fn matrix(
 /// those that name it, weakened by those that do not.
 fn limiting_factor<'a>(valid: impl Iterator<Item = &'a LimitingFactor> + Clone) -> LimitingFactor {
     let Some((name, _)) = most_frequent(valid.clone().map(|factor| factor.name)) else {
-        return LimitingFactor {
-            name: Factor::Unknown,
-            confidence: 0.0,
-            evidence: vec!["no trial is valid".to_owned()],
-        };
+        return LimitingFactor::new(Factor::Unknown, 0.0, vec!["no trial is valid".to_owned()]);
     };
     let all = valid.clone().count();
     let agreeing: Vec<&LimitingFactor> = valid.filter(|factor| factor.name == name).collect();
@@ -173,5 +169,5 @@ fn limiting_factor<'a>(valid: impl Iterator<Item = &'a LimitingFactor> + Clone) 
     if agreeing.len() < all {
         evidence.push(format!("{} of {all} valid trials", agreeing.len()));
     }
-    LimitingFactor { name, confidence: sum / all as f64, evidence }
+    LimitingFactor::new(name, sum / all as f64, evidence)
 }

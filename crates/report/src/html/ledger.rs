@@ -167,7 +167,7 @@ mod tests {
             reason: None,
             start_ns: 0,
             end_ns: 1,
-            limiting_factor: LimitingFactor { name: Factor::Unknown, confidence: 0.0, evidence: Vec::new() },
+            limiting_factor: LimitingFactor::new(Factor::Unknown, 0.0, Vec::new()),
             rows,
             pairs: Vec::new(),
             granted: serde_json::Map::new(),

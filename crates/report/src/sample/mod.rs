@@ -152,7 +152,7 @@ fn measured(unit: &str, n: u64, mean: f64, spread: f64) -> MetricSummary {
 }
 
 fn factor(name: Factor, confidence: f64, evidence: &[&str]) -> LimitingFactor {
-    LimitingFactor { name, confidence, evidence: evidence.iter().map(|line| (*line).to_owned()).collect() }
+    LimitingFactor::new(name, confidence, evidence.iter().map(|line| (*line).to_owned()).collect())
 }
 
 fn of_step(step: &str) -> LimitingFactor {

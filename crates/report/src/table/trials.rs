@@ -179,7 +179,7 @@ mod tests {
             writer.trial(&[TrialRecord {
                 point: "one".to_owned(), configuration: String::new(), step: "one".to_owned(), trial: 0, valid: true,
                 reason: None, start_ns: 0, end_ns: 1, rows, pairs: Vec::new(), granted: serde_json::Map::new(),
-                limiting_factor: LimitingFactor { name: Factor::Unknown, confidence: 0.1, evidence: Vec::new() },
+                limiting_factor: LimitingFactor::new(Factor::Unknown, 0.1, Vec::new()),
             }]).unwrap();
             let mut found = Values(Vec::new());
             trials(directory.path(), &mut found).unwrap();
