@@ -1,7 +1,7 @@
 //! Whole runs in the lab: a knob causes a limiting factor, and without the knob the factor is another.
 
 use crate::support::{
-    alone, children_of, eventually, finish_within, need_lab, ran, run_scenario, run_settled, scenario,
+    alone, children_of, eventually, finish_within, light, need_lab, ran, run_scenario, run_settled, scenario,
     settled_unless, start, stream_step, turn, weir,
 };
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn a_small_send_buffer_is_named_and_without_it_the_link_is() {
 #[test]
 fn a_long_fat_path_is_filled_by_the_modern_profile_and_the_audit_says_why_not_by_the_stock_one() {
     need_lab();
-    let _turn = turn();
+    let _turn = alone();
     // 12.5 MB in flight, twice what kernels give without being told.
     let link = "rate = \"1Gbit/s\"\nrtt = \"100ms\"\nqueue = { bytes = \"12MB\" }";
     let step = stream_step("").replace("\"2500ms\"", "\"8s\"").replace("\"1s\"", "\"4s\"");
@@ -80,7 +80,7 @@ fn a_long_fat_path_is_filled_by_the_modern_profile_and_the_audit_says_why_not_by
 #[test]
 fn a_queue_too_small_for_the_round_trip_is_named_and_a_larger_one_fills_the_link() {
     need_lab();
-    let _turn = turn();
+    let _turn = light();
     let link =
         |queue: &str| format!("rate = \"100Mbit/s\"\nrtt = \"20ms\"\nqueue = {{ bytes = \"{queue}\" }}");
     // From next to nothing Reno needs 3.7 s to the next drop, from half of a window half of that: whatever slow start left behind,

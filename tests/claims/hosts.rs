@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::far;
 use crate::support::far::{Far, far_user};
-use crate::support::{beside, eventually, turn};
+use crate::support::{beside, eventually, light};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
@@ -404,7 +404,7 @@ fn figures(summary: &serde_json::Value) -> [f64; 2] {
 #[test]
 fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches() {
     let user = far_user();
-    let _turn = turn();
+    let _turn = light();
     let head = "[scenario]\nname = \"twice\"\nabout = \"written by a test\"\ntrials = 2\n";
     let (status, of_lab, ran) = support::run_settled(&format!("{head}{}{STEPS}", far::LAB), &[]);
     assert!(status == 0 || status == 3, "{}", ran.stderr);
