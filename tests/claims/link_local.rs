@@ -29,9 +29,11 @@ for at in "[fe80::1%far0]:5301" "fe80::1%$index"; do
         "$WEIR" net ${job%% *} "$at" ${job#* } >out 2>&1 && echo "done $at $job" || { echo "FAILED $at $job"; cat out; }
     done
 done
+# A busy machine makes a second longer than a second, which counts for nothing: then once more.
 for job in "stream --duration 1s" "udp --duration 1s --rate 1Mbit/s"; do
-    "$WEIR" net ${job%% *} "fe80::1%far0" --protocol iperf3 ${job#* } >out 2>&1 && echo "done iperf3 $job" ||
-        { echo "FAILED iperf3 $job"; cat out; }
+    for try in 1 2 3 4 5; do
+        "$WEIR" net ${job%% *} "fe80::1%far0" --protocol iperf3 ${job#* } >out 2>&1 && break
+    done && echo "done iperf3 $job" || { echo "FAILED iperf3 $job"; cat out; }
 done
 "$WEIR" net latency "[fe80::1%$index]:9" || true
 "$WEIR" net latency "fe80::1%nowhere0" || true

@@ -213,8 +213,10 @@ fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_int
     };
     // A generator that a busy machine put to sleep too has asked for less than the stall is about.
     let awake = |outcome: &Outcome| asked(std::slice::from_ref(outcome)).clock.unwrap().missed < 30;
-    let outcome =
-        (0..5).map(|_| measure()).find(awake).expect("the machine was too busy for this claim, five times");
+    let outcome = (0..20)
+        .map(|_| measure())
+        .find(awake)
+        .expect("the machine was too busy for this claim, twenty times");
     let trips = histogram(std::slice::from_ref(&outcome), "latency.round_trip_seconds");
     let slow: u64 = trips
         .value_ns
