@@ -521,9 +521,6 @@ fn does_not_count(record: &TrialRecord) -> Vec<String> {
     if let Some(reason) = &record.reason {
         return vec![format!("{head} does not count: {reason}")];
     }
-    if let Some(disturbed) = &record.limiting_factor.disturbed {
-        return vec![format!("{head} counts for rates of the whole only, beside a full link: {disturbed}")];
-    }
     let mut pairs_by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for pair in &record.pairs {
         if let Some(reason) = &pair.failure {
