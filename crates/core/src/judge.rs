@@ -50,12 +50,9 @@ impl Trials {
     fn valid(&self) -> Vec<&TrialRecord> {
         self.0.iter().filter(|record| record.counts()).collect()
     }
-    /// Those that `metric` is judged on.
-    fn fit_for(&self, metric: &Metric) -> Vec<&TrialRecord> {
-        self.0
-            .iter()
-            .filter(|record| record.counts() && record.limiting_factor.against(metric).is_none())
-            .collect()
+    /// Those that `metric` is judged on; without one, those that count.
+    fn fit_for(&self, metric: Option<&Metric>) -> Vec<&TrialRecord> {
+        self.0.iter().filter(|record| record.counts() && record.disturbed(metric).is_none()).collect()
     }
     /// With those that the machine or the generator bounded.
     fn measured(&self) -> Vec<&TrialRecord> {
@@ -240,11 +237,7 @@ impl Judge<'_> {
         let id = self.id(point);
         let trials = self.records.of(id);
         let metric = self.definition();
-        let valid = match metric {
-            _ if self.asks_for_the_unfit() => trials.measured(),
-            Some(metric) => trials.fit_for(metric),
-            None => trials.valid(),
-        };
+        let valid = if self.asks_for_the_unfit() { trials.measured() } else { trials.fit_for(metric) };
         if let Some(why) = self.not_judgeable(&trials, &valid) {
             return vec![Outcome::inconclusive(why)];
         }
@@ -274,7 +267,8 @@ impl Judge<'_> {
         if valid.len() >= least {
             return None;
         }
-        let disturbed = |record: &TrialRecord| record.limiting_factor.disturbed.clone();
+        let metric = self.definition();
+        let disturbed = |record: &TrialRecord| record.disturbed(metric).map(str::to_owned);
         let reason = all.all().iter().find_map(|record| record.against().or_else(|| disturbed(record)));
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         Some(format!(
@@ -445,7 +439,7 @@ impl Judge<'_> {
             }
             Reference::Pairs(pattern) => {
                 let trials = self.records.of(&step.point);
-                pairs::pool(pattern, metric, &trials.fit_for(metric), self.trials_min()).map(Base::Pool)
+                pairs::pool(pattern, metric, &trials.fit_for(Some(metric)), self.trials_min()).map(Base::Pool)
             }
             Reference::Published => {
                 let name = format!("{}.{}", metric.name, self.criterion.statistic);
@@ -459,7 +453,7 @@ impl Judge<'_> {
                     .ok_or("the point it is compared with is not in this run")?;
                 let id = self.id(other);
                 let trials = self.records.of(id);
-                let valid = trials.fit_for(metric);
+                let valid = trials.fit_for(Some(metric));
                 if let Some(why) = self.not_judgeable(&trials, &valid) {
                     return Err(format!("{id}, which it is compared with: {why}"));
                 }

@@ -330,11 +330,6 @@ impl LimitingFactor {
     pub fn new(name: Factor, confidence: f64, evidence: Vec<String>) -> LimitingFactor {
         LimitingFactor { name, confidence, evidence, disturbed: None }
     }
-    /// Why `metric` is not judged on a trial that this bounded, which may count for others.
-    pub fn against(&self, metric: &Metric) -> Option<String> {
-        let disturbed = || self.disturbed.as_ref().filter(|_| !metric.is_whole_rate()).cloned();
-        self.unfit().or_else(disturbed)
-    }
     /// Why a trial that this bounded is not averaged in: the machine or the generator bounded it, and its figures tell of these.
     pub fn unfit(&self) -> Option<String> {
         if !matches!(self.name, Factor::EmulatorLimited | Factor::GeneratorLimited) {
@@ -360,6 +355,12 @@ impl TrialRecord {
     /// Whether it was measured as planned, whatever bounded it: what a criterion is judged on that asks for just that.
     pub fn measured(&self) -> bool {
         self.valid || (self.reason.is_some() && self.reason == self.limiting_factor.unfit())
+    }
+    /// Why `metric` is not judged on it although it counts for others.
+    // Spec: evidence.md#fitness-3
+    pub fn disturbed(&self, metric: Option<&Metric>) -> Option<&str> {
+        let moved = metric.is_some_and(|metric| !metric.is_whole_rate());
+        self.limiting_factor.disturbed.as_deref().filter(|_| moved)
     }
     /// Why it is not averaged in.
     pub fn against(&self) -> Option<String> {

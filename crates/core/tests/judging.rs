@@ -234,6 +234,11 @@ fn beside_a_full_link_that_was_disturbed_the_whole_rate_is_judged_and_how_it_was
     );
     assert_eq!(verdict_of(&total("at_least = \"900Mbit/s\"\ntrials_min = 2"), &records), Verdict::Pass);
     assert_eq!(verdict_of("limiting_factor = \"link-rate\"\ntrials_min = 2", &records), Verdict::Pass);
+    // Of a rate that it does not concern it is no reason.
+    records[0].limiting_factor.disturbed = records[1].limiting_factor.disturbed.take();
+    (records[1].valid, records[1].reason) = (false, Some("cut short".to_owned()));
+    let (result, _) = judged(&scenario(&total("at_least = \"900Mbit/s\"\ntrials_min = 2")), &records);
+    assert!(result.why.contains("(cut short)"), "{}", result.why);
 }
 
 // Spec: judging.md#verdict-2

@@ -1,7 +1,7 @@
 //! The daemons of event building, for whole-program tests.
 #![allow(dead_code)] // each test file uses its own part
 
-use crate::support::{finish_within, free_port, ran, start, summary_in, take_all, weir};
+use crate::support::{again_alone, finish_within, free_port, ran, start, summary_in, weir};
 use serde_json::Value;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -128,20 +128,15 @@ impl Drop for Run {
 /// The summary of a run whose scheduler, to which nothing is done, told of every heartbeat in time: one without a core for 100 ms drops
 /// those it missed, by that name, and then the run says nothing of what a failure costs. It is made again alone, four times at most.
 // Spec: event-building.md#beats-1
-pub fn in_time(mut make: impl FnMut() -> Value) -> Value {
-    for round in 0.. {
-        let summary = make();
-        let missed = summary["ledger"]["dropped"]["no-scheduler"].as_u64().unwrap_or(0);
-        match round {
-            _ if missed == 0 => return summary,
-            0..3 => {
-                eprintln!("made again alone: {missed} heartbeats were not told of in time");
-                take_all();
-            }
-            _ => panic!("the machine was too busy for this claim, four times: {summary:#}"),
-        }
+pub fn in_time(make: impl FnMut() -> Value) -> Value {
+    let missed = |summary: &Value| {
+        let count = summary["ledger"]["dropped"]["no-scheduler"].as_u64().unwrap_or(0);
+        (count > 0).then(|| format!("{count} heartbeats were not told of in time"))
+    };
+    match again_alone(make, missed) {
+        (summary, None) => summary,
+        (summary, Some(_)) => panic!("the machine was too busy for this claim, four times: {summary:#}"),
     }
-    unreachable!("the fourth round returns or panics")
 }
 
 pub fn of(summary: &Value, key: &str) -> u64 {

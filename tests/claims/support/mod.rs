@@ -9,7 +9,7 @@ mod lanes;
 #[path = "../../../adapters/zookeeper/tests/claims/support/server.rs"]
 pub mod zookeeper;
 
-pub use lanes::{alone, beside, light, take_all, turn};
+pub use lanes::{alone, beside, light, turn};
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -121,39 +121,60 @@ pub fn settled<T>(run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
 }
 
 /// As `settled`, where only these factors mean that a run proves nothing.
-pub fn settled_unless<T>(unfit: &[&str], mut run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
-    for round in 0.. {
-        let result = run();
-        let points = summary(&result)["points"].as_array().map_or(&[][..], Vec::as_slice);
+pub fn settled_unless<T>(unfit: &[&str], run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
+    let by_the_machine = |result: &T| -> Vec<String> {
+        let points = points_of(summary(result));
         let cells = points.iter().filter_map(|point| point["matrix"]["cells"].as_array()).flatten();
-        let limited = points
+        points
             .iter()
             .chain(cells)
-            .filter(|point| unfit.iter().any(|factor| point["limiting_factor"]["name"] == *factor));
-        let mut reasons: Vec<String> =
-            limited.map(|point| point["limiting_factor"]["evidence"].to_string()).collect();
-        let by_the_machine = !reasons.is_empty();
+            .filter(|point| unfit.iter().any(|factor| point["limiting_factor"]["name"] == *factor))
+            .map(|point| point["limiting_factor"]["evidence"].to_string())
+            .collect()
+    };
+    let in_the_way = |result: &T| {
+        let mut reasons = by_the_machine(result);
         // What bounds a point although a claim asks for just that leaves its trials out of the figures too.
         let asked_for = |point: &Value| {
             let factor = &point["limiting_factor"]["name"];
             LIMITED.iter().any(|name| factor == name) && !unfit.iter().any(|name| factor == name)
         };
-        if points.iter().any(|point| point["valid_trials"] != point["trials"] && !asked_for(point)) {
-            reasons.push(summary(&result)["warnings"].to_string());
+        let mut points = points_of(summary(result)).iter();
+        if points.any(|point| point["valid_trials"] != point["trials"] && !asked_for(point)) {
+            reasons.push(summary(result)["warnings"].to_string());
         }
-        let reasons = reasons.join("; ");
-        match round {
-            _ if reasons.is_empty() => return result,
-            0..3 => {
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    };
+    match again_alone(run, in_the_way) {
+        (result, Some(reasons)) if !by_the_machine(&result).is_empty() => {
+            panic!("the machine was too busy for this claim, four times: {reasons}")
+        }
+        // A claim may be about trials that do not count.
+        (result, _) => result,
+    }
+}
+
+fn points_of(summary: &Value) -> &[Value] {
+    summary["points"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What `make` gives, made again alone while `in_the_way` says how the machine was in its way, four times at most; and what it says of
+/// the last.
+pub fn again_alone<T>(
+    mut make: impl FnMut() -> T,
+    in_the_way: impl Fn(&T) -> Option<String>,
+) -> (T, Option<String>) {
+    for round in 0.. {
+        let result = make();
+        match in_the_way(&result) {
+            Some(reasons) if round < 3 => {
                 eprintln!("made again alone, because the machine was in the way: {reasons}");
-                take_all();
+                lanes::take_all();
             }
-            _ if by_the_machine => panic!("the machine was too busy for this claim, four times: {reasons}"),
-            // A claim may be about trials that do not count.
-            _ => return result,
+            last => return (result, last),
         }
     }
-    unreachable!("the fourth round returns or panics")
+    unreachable!("the fourth round returns")
 }
 
 pub fn run_file(file: &Path, out: &Path, more: &[&str]) -> (i32, Value, Ran) {

@@ -57,8 +57,11 @@ pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
 // Spec: evidence.md#fitness-3
 pub(super) fn disturbed(facts: &Facts) -> Option<String> {
     let emulator = facts.emulator?;
-    let others = facts.building.is_none() && taken_by_others(&emulator) >= MOVES_FIGURES;
-    (others && full_and_agreed(facts)).then(|| taken(&emulator, MOVES_FIGURES).into_iter().next())?
+    let by_others = taken_by_others(&emulator) >= MOVES_FIGURES;
+    if facts.building.is_some() || !by_others || !full_and_agreed(facts) {
+        return None;
+    }
+    taken(&emulator, MOVES_FIGURES).into_iter().next()
 }
 
 /// What of the trial's time the machine took away from the fabric and from the threads at the ends, by time and not by count: a

@@ -21,7 +21,7 @@ impl Judge<'_> {
         for (_, point) in line {
             let id = self.id(*point);
             let trials = self.records.of(id);
-            let valid = trials.fit_for(metric);
+            let valid = trials.fit_for(Some(metric));
             if let Some(why) = self.not_judgeable(&trials, &valid) {
                 return vec![Outcome::inconclusive(format!("{id}: {why}"))];
             }
@@ -53,7 +53,7 @@ impl Judge<'_> {
         let mut pools: Vec<(f64, Pool)> = Vec::new();
         for (x, point) in line {
             let id = self.id(*point);
-            pools.push((*x, self.pool(id, metric, entity, &self.records.of(id).fit_for(metric))?));
+            pools.push((*x, self.pool(id, metric, entity, &self.records.of(id).fit_for(Some(metric)))?));
         }
         let values = |y: &mut dyn FnMut(&Pool) -> Option<f64>| -> Option<Vec<(f64, f64)>> {
             pools.iter().map(|(x, pool)| Some((*x, y(pool)?))).collect()
