@@ -206,8 +206,9 @@ fn bursts_of_any_size_are_timed_one_by_one_in_bounded_memory() {
         let completions: Vec<&Value> =
             points.iter().map(|point| &point["metrics"]["burst.completion_seconds"]).collect();
         assert!(completions.iter().all(|completion| completion["n"] == 10), "{summary:#}");
-        let mean = |at: usize| completions[at]["mean"].as_f64().unwrap();
-        assert!(0.0 < mean(0) && mean(0) < mean(3) && mean(3) < 5.0, "{completions:?}");
+        // Of ten; one that waited for a core says nothing of its size.
+        let least = |at: usize| completions[at]["min"].as_f64().unwrap();
+        assert!(0.0 < least(0) && least(0) < least(3), "{completions:?}");
     }
     let size = 1u64 << 30;
     let summary = measured(&[

@@ -51,14 +51,16 @@ fn traceroute_shows_both_routers_and_the_host_at_their_distances_over_both_versi
         ("-4", "right-0", ["10.127.0.3", "10.127.0.4"], "10.64.0.2"),
         ("-6", "right-0.v6", ["fd77:6569:7200::1:3", "fd77:6569:7200::1:4"], "fd77:6569:7200::2"),
     ] {
-        let trace = lab.exec("left-0", &["traceroute", family, "-n", "-q", "1", "-w", "3", target]);
+        let trace = lab.exec("left-0", &["traceroute", family, "-n", "-q", "5", "-w", "3", target]);
         assert_eq!(trace.status, 0, "{}{}", trace.stdout, trace.stderr);
         for (number, (address, least_ms)) in
             [(routers[0], 4.04), (routers[1], 8.04), (host, 12.08)].into_iter().enumerate()
         {
             let words = hop(&trace.stdout, number as u32 + 1);
             assert_eq!(words[1], address, "{}", trace.stdout);
-            let ms: f64 = words[2].parse().unwrap();
+            // Of five; probes that waited for a core took longer.
+            let times = words[2..].iter().filter_map(|word| word.parse().ok());
+            let ms = times.fold(f64::INFINITY, f64::min);
             assert!(
                 (least_ms..least_ms + 1.5).contains(&ms),
                 "{ms} ms to hop {}: {}",

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test program of the workspace. Programs that only compute run side by side; those that
-//! measure run by themselves, one after the other. Ends with the tests that took longest.
+//! measure run by themselves, one after the other. A few that failed beside others are run once more, each by itself (decision 0024).
+//! Ends with the tests that took longest.
 
 mod times;
 
@@ -23,6 +24,8 @@ const STILL_RUNS: &str = "has been running for over 60 seconds";
 /// Programs that run side by side: one for each of the cores that the project reckons with.
 const SIDE_BY_SIDE: usize = 2;
 const SLOWEST: usize = 10;
+/// Where more than these fail, something is wrong that no other test did to them.
+const MOST_AGAIN: usize = 5;
 /// What labs keep there outlives the program that made them.
 const KEPT_BY_LABS: [&str; 2] = ["/run/weir", "/run/netns"];
 
@@ -41,14 +44,27 @@ impl Program {
         let own = all.find(|(package, target, _)| *package == self.package && *target == self.target);
         own.map(|(.., threads)| *threads)
     }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.env("CARGO_MANIFEST_DIR", &self.directory).env("CARGO", cargo()).current_dir(&self.directory);
+        command
+    }
+
+    fn name_of(&self, test: &str) -> String {
+        format!("{} {test}", self.package)
+    }
 }
 
 /// What the programs came to, so far.
 #[derive(Default)]
-struct Tally {
+struct Tally<'a> {
     counts: Counts,
     slowest: Slowest,
-    failed: Vec<String>,
+    /// Tests that failed, and whose they are.
+    failed: Vec<(&'a Program, String)>,
+    /// What failed and is no test.
+    problems: Vec<String>,
 }
 
 /// Runs the tests whose names contain one of `filters`, or all. `Ok(false)`: a test failed, or left something behind.
@@ -56,8 +72,8 @@ pub fn run(workspace: &Path, filters: &[String]) -> Result<bool, String> {
     let programs = build(workspace)?;
     let before = kept_by_labs();
     let begun = Instant::now();
-    let (measure, mut compute): (Vec<Program>, Vec<Program>) =
-        programs.into_iter().partition(|program| program.measures().is_some());
+    let (measure, mut compute): (Vec<&Program>, Vec<&Program>) =
+        programs.iter().partition(|program| program.measures().is_some());
     // Those with real servers wait most: begun last, they would run by themselves.
     compute.sort_by_key(|program| program.target != "claims");
     let tally = Mutex::new(Tally::default());
@@ -66,7 +82,7 @@ pub fn run(workspace: &Path, filters: &[String]) -> Result<bool, String> {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 while let Some(program) = { queue.lock().expect("no test thread panics").pop_front() } {
-                    carry_out(&program, filters, &tally);
+                    carry_out(program, filters, &tally);
                 }
             });
         }
@@ -74,20 +90,43 @@ pub fn run(workspace: &Path, filters: &[String]) -> Result<bool, String> {
     for program in &measure {
         carry_out(program, filters, &tally);
     }
-    let Tally { counts, slowest, mut failed } = tally.into_inner().expect("no test thread panics");
+    let Tally { counts, slowest, failed, mut problems } = tally.into_inner().expect("no test thread panics");
+    let alone = if failed.len() <= MOST_AGAIN { again(&failed) } else { Vec::new() };
     let left: Vec<String> = kept_by_labs().difference(&before).cloned().collect();
     if !left.is_empty() {
-        failed.push(format!("tests left behind: {}", left.join(" ")));
+        problems.push(format!("tests left behind: {}", left.join(" ")));
     }
     println!("\nthe slowest of {} tests, {:.0} s in all:", counts.passed, begun.elapsed().as_secs_f64());
     for (seconds, name) in slowest.most(SLOWEST) {
         println!("{seconds:8.1} s  {name}");
     }
-    for problem in &failed {
+    for name in &alone {
+        println!("passed only by itself, after it had failed beside others (its words stand above): {name}");
+    }
+    let names = failed.iter().map(|(program, test)| program.name_of(test));
+    for problem in names.filter(|name| !alone.contains(name)).chain(problems.iter().cloned()) {
         println!("failed: {problem}");
     }
-    println!("{} passed, {} failed", counts.passed, counts.failed.max(failed.len() as u64));
-    Ok(failed.is_empty() && counts.failed == 0)
+    let still = counts.failed - alone.len() as u64;
+    println!("{} passed, {} failed", counts.passed + alone.len() as u64, still + problems.len() as u64);
+    Ok(problems.is_empty() && still == 0)
+}
+
+/// Runs each of these tests by itself; the names of those that passed.
+fn again(failed: &[(&Program, String)]) -> Vec<String> {
+    let mut passed = Vec::new();
+    for (program, test) in failed {
+        let name = program.name_of(test);
+        println!("\nagain, by itself: {name}");
+        let mut command = program.command();
+        match output_of(command.args(["--exact", test]), true, &name) {
+            // A name that no test has passes too.
+            Ok((status, text)) if status.success() && Counts::of(&text).passed == 1 => passed.push(name),
+            Ok(_) => {}
+            Err(error) => println!("{name} cannot be run: {error}"),
+        }
+    }
+    passed
 }
 
 /// Builds every test program and lists them in the order of their names.
@@ -132,8 +171,8 @@ fn program_of(line: &str) -> Option<Program> {
     Some(Program { package, target, executable: executable.into(), directory })
 }
 
-fn carry_out(program: &Program, filters: &[String], tally: &Mutex<Tally>) {
-    let mut command = Command::new(&program.executable);
+fn carry_out<'a>(program: &'a Program, filters: &[String], tally: &Mutex<Tally<'a>>) {
+    let mut command = program.command();
     command.args(filters).args(["-Z", "unstable-options", "--report-time"]);
     if let Some(threads) = program.measures() {
         command.args(["--test-threads", threads]);
@@ -143,20 +182,23 @@ fn carry_out(program: &Program, filters: &[String], tally: &Mutex<Tally>) {
         command.env(TIMES, times.path());
     }
     // The test harness of the pinned toolchain tells times only to those who say that they know it may change.
-    command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_MANIFEST_DIR", &program.directory).env("CARGO", cargo());
+    command.env("RUSTC_BOOTSTRAP", "1");
     let name = format!("{} {}", program.package, program.target);
-    let output = output_of(command.current_dir(&program.directory), program.measures().is_some(), &name);
+    let output = output_of(&mut command, program.measures().is_some(), &name);
     let mut tally = tally.lock().expect("no test thread panics");
     match output {
         Ok((status, text)) => {
-            tally.counts.add(&text);
+            let counts = Counts::of(&text);
+            tally.counts.add(counts);
             let own = times.and_then(|times| std::fs::read_to_string(times.path())).unwrap_or_default();
             tally.slowest.add(&program.package, &text, &own);
-            if !status.success() {
-                tally.failed.push(format!("{name}: {status}"));
+            let failed = times::failed(&text);
+            if !status.success() && failed.len() as u64 != counts.failed {
+                tally.problems.push(format!("{name}: {status}"));
             }
+            tally.failed.extend(failed.into_iter().map(|test| (program, test.to_owned())));
         }
-        Err(error) => tally.failed.push(format!("{name} cannot be run: {error}")),
+        Err(error) => tally.problems.push(format!("{name} cannot be run: {error}")),
     }
 }
 

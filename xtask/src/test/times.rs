@@ -10,13 +10,26 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds the sums of a program's output: `test result: ok. 3 passed; 0 failed; …`.
-    pub fn add(&mut self, output: &str) {
+    /// The sums in a program's output: `test result: ok. 3 passed; 0 failed; …`.
+    pub fn of(output: &str) -> Counts {
+        let mut counts = Counts::default();
         for line in output.lines().filter_map(|line| line.strip_prefix("test result: ")) {
-            self.passed += number_before(line, " passed").unwrap_or(0);
-            self.failed += number_before(line, " failed").unwrap_or(0);
+            counts.passed += number_before(line, " passed").unwrap_or(0);
+            counts.failed += number_before(line, " failed").unwrap_or(0);
         }
+        counts
     }
+
+    pub fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+/// The names of the tests that failed: the list before a program's sum, a name on each line.
+pub fn failed(output: &str) -> Vec<&str> {
+    let Some(list) = output.rsplit_once("\nfailures:\n").map(|(_, list)| list) else { return Vec::new() };
+    list.lines().map_while(|line| line.strip_prefix("    ")).collect()
 }
 
 fn number_before(line: &str, word: &str) -> Option<u64> {
@@ -65,14 +78,29 @@ mod tests {
 test watch::a_series ... ok <1.250s>
 test scale::many - should panic ... FAILED <12.000s>
 test what::is_not_a_time ... ok
+
+failures:
+
+---- scale::many stdout ----
+    it was too slow
+
+failures:
+    scale::many
+
 test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 4 filtered out; finished in 13.10s
 ";
 
     #[test]
     fn the_sums_of_all_programs_are_added_up() {
         let mut counts = Counts { passed: 1, failed: 0 };
-        counts.add(OUTPUT);
+        counts.add(Counts::of(OUTPUT));
         assert_eq!(counts, Counts { passed: 13, failed: 1 });
+    }
+
+    #[test]
+    fn those_that_failed_are_the_list_before_the_sum() {
+        assert_eq!(failed(OUTPUT), ["scale::many"]);
+        assert_eq!(failed("test a ... ok\n\ntest result: ok. 1 passed; 0 failed"), [] as [&str; 0]);
     }
 
     #[test]
