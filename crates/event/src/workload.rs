@@ -436,7 +436,9 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         .unwrap_or(context.start_ns);
     let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 4);
     let held = outcomes.iter().flat_map(|outcome| &outcome.series).find(|series| series.name == "event.held");
+    // At several rates one after the other it has no meaning.
     let held_slope = held
+        .filter(|_| scheduler.searched.is_empty())
         .and_then(|held| slope_after(held, begun_ns + ns(plan.length() / 3), begun_ns + ns(plan.length())));
     if let Some(slope) = held_slope {
         put("trial", metrics::HELD_SLOPE, Observed::Value(slope));
@@ -458,6 +460,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         scheduler_busy_ratio: scheduler.busy_ratio,
         scheduler_wait_ratio: scheduler.core_wait_ratio,
         held_growth_ratio: held_slope.map_or(0.0, |slope| slope / plan.rate_hz),
+        rates_tried: scheduler.searched.len() as u64,
     });
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
         derived.warnings.push(format!("{count} events were dropped: {reason}"));

@@ -20,6 +20,9 @@ pub struct BuildingFacts {
     /// Of the heartbeats of the last two thirds, the share by which what was held grew.
     #[serde(default)]
     pub held_growth_ratio: f64,
+    /// Rates that a search tried one after the other; 0 or 1: there was one, and no search.
+    #[serde(default)]
+    pub rates_tried: u64,
 }
 
 /// Below this what is held comes and goes.
@@ -127,6 +130,21 @@ mod tests {
             assert_eq!(name(short, 0.9), Factor::Credits);
         }
         assert_eq!(name(BuildingFacts { held_growth_ratio: 0.2, ..all_built }, 0.99), Factor::LinkRate);
+    }
+
+    // Spec: evidence.md#fitness-3
+    #[test]
+    fn a_search_is_moved_by_what_takes_a_hundredth_of_one_of_its_rates_whatever_others_lost() {
+        let name = |building: BuildingFacts, behind_ratio: f64| {
+            let emulator =
+                EmulatorFacts { machine_idle_ratio: 1.0, behind_ratio, ..EmulatorFacts::default() };
+            limiting_factor(&Facts { building: Some(building), emulator: Some(emulator), ..Facts::default() })
+                .name
+        };
+        let one = BuildingFacts { generated: 10_000, dropped_no_credit: 20, ..BuildingFacts::default() };
+        let search = BuildingFacts { rates_tried: 10, ..one };
+        assert_eq!([name(one, 0.000_6), name(search, 0.000_6)], [Factor::EmulatorLimited, Factor::Credits]);
+        assert_eq!(name(search, 0.001_1), Factor::EmulatorLimited);
     }
 
     // Spec: evidence.md#fitness-1

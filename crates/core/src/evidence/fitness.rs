@@ -106,6 +106,10 @@ fn taken_by_others(emulator: &EmulatorFacts) -> f64 {
 /// The share of the time that, taken away, may have moved the figures; `None` where it has not.
 fn share_that_matters(facts: &Facts) -> Option<f64> {
     if let Some(building) = facts.building {
+        // Each rate of a search is judged by itself, and those that were not carried are what it is for.
+        if building.rates_tried > 1 {
+            return Some(MOVES_FIGURES / building.rates_tried as f64);
+        }
         let short = building.shortfall();
         // Where all was built, a stall still moves the time that it took.
         let of_loss = (short / COSTS_AT_MOST).max(MOVES_LOSS);
