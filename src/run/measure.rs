@@ -44,6 +44,10 @@ pub struct Measured<'a> {
     pub core_count: usize,
 }
 
+/// The kernel counts the time of a core in ticks of 10 ms: by so much it may be off at the two ends of a stretch, which in a short one
+/// would be taken for work of others.
+const TICKS_SECONDS: f64 = 0.02;
+
 /// Time that something was without a core, or behind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
@@ -306,7 +310,8 @@ impl Measured<'_> {
         let (of_interrupts, _) = growth(interrupts, self.steady)?;
         let own = self.series.iter().filter(|series| series.name == "cpu.process_seconds");
         let own: f64 = own.filter_map(|series| growth(series, self.steady)).map(|(grown, _)| grown).sum();
-        Some((busy - of_interrupts - own).max(0.0) / seconds / self.core_count.max(1) as f64)
+        let cores = self.core_count.max(1) as f64;
+        Some((busy - of_interrupts - own - cores * TICKS_SECONDS).max(0.0) / seconds / cores)
     }
 
     fn lateness_histogram(&self) -> Option<Histogram> {

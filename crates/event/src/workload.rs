@@ -460,6 +460,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         scheduler_busy_ratio: scheduler.busy_ratio,
         scheduler_wait_ratio: scheduler.core_wait_ratio,
         held_growth_ratio: held_slope.map_or(0.0, |slope| slope / plan.rate_hz),
+        faulty: !context.faults.is_empty(),
         rates_tried: scheduler.searched.len() as u64,
     });
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {

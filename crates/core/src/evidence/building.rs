@@ -20,6 +20,9 @@ pub struct BuildingFacts {
     /// Of the heartbeats of the last two thirds, the share by which what was held grew.
     #[serde(default)]
     pub held_growth_ratio: f64,
+    /// A fault struck meanwhile: what was held then tells of it, and of no stall.
+    #[serde(default)]
+    pub faulty: bool,
     /// Rates that a search tried one after the other; 0 or 1: there was one, and no search.
     #[serde(default)]
     pub rates_tried: u64,
@@ -29,10 +32,10 @@ pub struct BuildingFacts {
 const GROWS: f64 = 0.01;
 
 impl BuildingFacts {
-    /// The share of the heartbeats that was not built as it came.
+    /// The share of the heartbeats that was not built as it came, for no reason that is known.
     pub(super) fn shortfall(&self) -> f64 {
         let dropped = self.dropped_no_credit as f64 / self.generated.max(1) as f64;
-        self.held_growth_ratio.max(dropped)
+        if self.faulty { dropped } else { self.held_growth_ratio.max(dropped) }
     }
     /// More heartbeats came than were built.
     pub(super) fn fell_behind(&self) -> bool {
@@ -145,6 +148,28 @@ mod tests {
         let search = BuildingFacts { rates_tried: 10, ..one };
         assert_eq!([name(one, 0.000_6), name(search, 0.000_6)], [Factor::EmulatorLimited, Factor::Credits]);
         assert_eq!(name(search, 0.001_1), Factor::EmulatorLimited);
+    }
+
+    // Spec: evidence.md#fitness-3
+    #[test]
+    fn what_is_held_while_a_fault_lasts_is_no_shortfall_of_which_a_stall_could_be_the_cause() {
+        let name = |faulty: bool, behind_ratio: f64| {
+            let emulator =
+                EmulatorFacts { machine_idle_ratio: 1.0, behind_ratio, ..EmulatorFacts::default() };
+            let held = BuildingFacts {
+                generated: 5_400,
+                held_growth_ratio: 0.005,
+                faulty,
+                ..BuildingFacts::default()
+            };
+            limiting_factor(&Facts { building: Some(held), emulator: Some(emulator), ..Facts::default() })
+                .name
+        };
+        assert_eq!(
+            [name(false, 0.001), name(true, 0.001)],
+            [Factor::EmulatorLimited, Factor::SourceApplication]
+        );
+        assert_eq!(name(true, 0.011), Factor::EmulatorLimited);
     }
 
     // Spec: evidence.md#fitness-1
