@@ -461,7 +461,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         scheduler_wait_ratio: scheduler.core_wait_ratio,
         held_growth_ratio: held_slope.map_or(0.0, |slope| slope / plan.rate_hz),
         faulty: !context.faults.is_empty(),
-        rates_tried: scheduler.searched.len() as u64,
+        of_each_rate_seconds: (!scheduler.searched.is_empty()).then(|| plan.length().as_secs_f64()),
     });
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
         derived.warnings.push(format!("{count} events were dropped: {reason}"));

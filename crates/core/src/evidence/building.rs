@@ -23,9 +23,9 @@ pub struct BuildingFacts {
     /// A fault struck meanwhile: what was held then tells of it, and of no stall.
     #[serde(default)]
     pub faulty: bool,
-    /// Rates that a search tried one after the other; 0 or 1: there was one, and no search.
+    /// For how long a search tried each of its rates; `None`: there was one, and no search.
     #[serde(default)]
-    pub rates_tried: u64,
+    pub of_each_rate_seconds: Option<f64>,
 }
 
 /// Below this what is held comes and goes.
@@ -137,17 +137,27 @@ mod tests {
 
     // Spec: evidence.md#fitness-3
     #[test]
-    fn a_search_is_moved_by_what_takes_a_hundredth_of_one_of_its_rates_whatever_others_lost() {
-        let name = |building: BuildingFacts, behind_ratio: f64| {
-            let emulator =
-                EmulatorFacts { machine_idle_ratio: 1.0, behind_ratio, ..EmulatorFacts::default() };
+    fn a_search_is_moved_by_a_stall_of_a_hundredth_of_one_of_its_rates_whatever_others_lost() {
+        let name = |building: BuildingFacts, behind_ratio: f64, behind_seconds_max: f64| {
+            let emulator = EmulatorFacts {
+                machine_idle_ratio: 1.0,
+                behind_ratio,
+                behind_seconds_max,
+                ..EmulatorFacts::default()
+            };
             limiting_factor(&Facts { building: Some(building), emulator: Some(emulator), ..Facts::default() })
                 .name
         };
         let one = BuildingFacts { generated: 10_000, dropped_no_credit: 20, ..BuildingFacts::default() };
-        let search = BuildingFacts { rates_tried: 10, ..one };
-        assert_eq!([name(one, 0.000_6), name(search, 0.000_6)], [Factor::EmulatorLimited, Factor::Credits]);
-        assert_eq!(name(search, 0.001_1), Factor::EmulatorLimited);
+        let search = BuildingFacts { of_each_rate_seconds: Some(2.0), ..one };
+        assert_eq!(
+            [name(one, 0.001, 0.01), name(search, 0.001, 0.01)],
+            [Factor::EmulatorLimited, Factor::Credits]
+        );
+        assert_eq!(
+            [name(search, 0.001, 0.021), name(search, 0.011, 0.01)],
+            [Factor::EmulatorLimited, Factor::EmulatorLimited]
+        );
     }
 
     // Spec: evidence.md#fitness-3

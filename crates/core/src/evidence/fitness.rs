@@ -61,7 +61,7 @@ pub(super) fn disturbed(facts: &Facts) -> Option<String> {
     if facts.building.is_some() || !by_others || !full_and_agreed(facts) {
         return None;
     }
-    taken(&emulator, MOVES_FIGURES).into_iter().next()
+    taken(&emulator, Moves::ratio(MOVES_FIGURES)).into_iter().next()
 }
 
 /// What of the trial's time the machine took away from the fabric and from the threads at the ends, by time and not by count: a
@@ -72,11 +72,27 @@ fn taken_away(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
     share_that_matters(facts).map_or_else(Vec::new, |share| taken(emulator, share))
 }
 
-/// What took `share` of the time or more, a line each.
-fn taken(emulator: &EmulatorFacts, share: f64) -> Vec<String> {
+/// What, taken away, moves a figure: this share of the time, or one stall of so long.
+#[derive(Clone, Copy)]
+struct Moves {
+    ratio: f64,
+    longest_seconds: f64,
+}
+
+impl Moves {
+    fn ratio(ratio: f64) -> Moves {
+        Moves { ratio, longest_seconds: f64::INFINITY }
+    }
+    fn is_reached(self, ratio: f64, longest_seconds: f64) -> bool {
+        ratio >= self.ratio || longest_seconds >= self.longest_seconds
+    }
+}
+
+/// What took so much of the time or more, a line each.
+fn taken(emulator: &EmulatorFacts, moves: Moves) -> Vec<String> {
     let mut evidence = Vec::new();
     let allowed = human(lateness_allowed_seconds(emulator.one_way_seconds), "s");
-    if emulator.behind_ratio >= share {
+    if moves.is_reached(emulator.behind_ratio, emulator.behind_seconds_max) {
         evidence.push(format!(
             "the fabric was behind by more than {allowed} for {} of the time, at most by {}",
             percent(emulator.behind_ratio),
@@ -85,8 +101,9 @@ fn taken(emulator: &EmulatorFacts, share: f64) -> Vec<String> {
     }
     // Waits that the lab's own programs caused each other are part of what is measured where they are short, and what others did
     // not take they did not keep anyone waiting for.
-    let waited = emulator.end_wait_ratio.min(taken_by_others(emulator));
-    if waited >= share {
+    let by_others = taken_by_others(emulator);
+    let longest = if by_others > 0.0 { emulator.end_wait_seconds_max } else { 0.0 };
+    if moves.is_reached(emulator.end_wait_ratio.min(by_others), longest) {
         evidence.push(format!(
             "a thread that measures waited for a core for more than {allowed} at a time, {} of the time together and {} at most, \
              while others took {} of the machine",
@@ -104,18 +121,18 @@ fn taken_by_others(emulator: &EmulatorFacts) -> f64 {
 }
 
 /// The share of the time that, taken away, may have moved the figures; `None` where it has not.
-fn share_that_matters(facts: &Facts) -> Option<f64> {
+fn share_that_matters(facts: &Facts) -> Option<Moves> {
     if let Some(building) = facts.building {
         // Each rate of a search is judged by itself, and those that were not carried are what it is for.
-        if building.rates_tried > 1 {
-            return Some(MOVES_FIGURES / building.rates_tried as f64);
+        if let Some(seconds) = building.of_each_rate_seconds {
+            return Some(Moves { ratio: MOVES_FIGURES, longest_seconds: MOVES_FIGURES * seconds });
         }
         let short = building.shortfall();
         // Where all was built, a stall still moves the time that it took.
         let of_loss = (short / COSTS_AT_MOST).max(MOVES_LOSS);
-        return Some(if short >= MOVES_LOSS { of_loss } else { MOVES_FIGURES });
+        return Some(Moves::ratio(if short >= MOVES_LOSS { of_loss } else { MOVES_FIGURES }));
     }
-    (!full_and_agreed(facts)).then_some(MOVES_FIGURES)
+    (!full_and_agreed(facts)).then_some(Moves::ratio(MOVES_FIGURES))
 }
 
 /// Whether a link was full and what its receivers got is what it carried.
