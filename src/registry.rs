@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, WorkloadSchema};
+use weir_core::scenario::{Opening, Shape, WorkloadSchema};
 use weir_core::{Param, Values};
 #[cfg(feature = "event")]
 use weir_seams::membership::MembershipEntry;
@@ -59,9 +59,9 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
     all
 }
 
-fn refusal(workload: &str, values: &Values, pair_count: usize, rtt: Duration) -> Option<String> {
+fn refusal(workload: &str, values: &Values, shape: &Shape) -> Option<String> {
     let entry = workloads().iter().find(|entry| entry.name == workload)?;
-    entry.build.estimate(values, pair_count, rtt).err().map(|error| error.text)
+    entry.build.estimate(values, shape).err().map(|error| error.text)
 }
 
 /// What is no workload connects nothing, so any path is short enough.

@@ -6,16 +6,16 @@ use super::address::{key, resolve};
 use crate::output::{say, say_json, tell};
 use anyhow::{Context, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use members::{Members, MembersOf};
+use members::{Members, MembersOf, set_pairs};
 use serde_json::{Value as Json, json};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_core::param::parse_default;
+use weir_core::param::{Kind, Member, parse_default};
 use weir_core::record::{PointSummary, SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::units::human;
 use weir_core::{Instant, Param, Value, Values};
-use weir_event::plan::{EventPlan, PARAMS};
+use weir_event::plan::{DEATH_POLICY, EventPlan, PARAMS, SCHEDULER};
 use weir_event::roles::{BuilderRole, SchedulerReport, SchedulerRole, SourceRole};
 use weir_event::shell::Order;
 use weir_event::{metrics, workload};
@@ -45,7 +45,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     #[command(alias = "icn")]
-    Scheduler(SchedulerArgs),
+    Scheduler(Box<SchedulerArgs>),
     #[command(alias = "flp")]
     Source(SourceArgs),
     #[command(alias = "epn")]
@@ -76,9 +76,15 @@ struct SchedulerArgs {
     /// Who gets an event: `weir list scheduler`, or a scheme of the documents
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
+    /// A parameter of it, like slots=64; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", requires = "scheduler")]
+    scheduler_set: Vec<String>,
     /// What a builder's end means: `weir list death-policy`
     #[arg(long, value_name = "NAME")]
     death_policy: Option<String>,
+    /// A parameter of it
+    #[arg(long, value_name = "KEY=VALUE", requires = "death_policy")]
+    death_policy_set: Vec<String>,
     /// Bytes on their way to one builder at most
     #[arg(long, value_name = "SIZE")]
     grant_window: Option<String>,
@@ -232,12 +238,24 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
     if args.partial {
         more.push(("partial", Value::Flag(true)));
     }
+    for (key, seam, name, pairs) in [
+        ("scheduler", &SCHEDULER, &args.scheduler, &args.scheduler_set),
+        ("death_policy", &DEATH_POLICY, &args.death_policy, &args.death_policy_set),
+    ] {
+        let Some(name) = name else { continue };
+        let flag = format!("--{}", key.replace('_', "-"));
+        let named = parse_default(Kind::Member(seam), name.trim());
+        let named = named.map_err(|error| anyhow!("{flag}: {}", error.problem))?;
+        let mut member = Member::of(&named).expect("a name was read");
+        set_pairs(&mut member, seam, &format!("{flag}-set"), pairs)?;
+        more.push((key, member.into_value()));
+    }
+    let scheduler = more.iter().find(|(key, _)| *key == "scheduler");
+    let scheduler = scheduler.map_or(json!(weir_event::scheduler::DEFAULT), |(_, value)| value.to_json());
     let plan = plan(
         &[
             ("rate", Some(&args.rate)),
             ("search_to", args.search_to.as_ref()),
-            ("scheduler", args.scheduler.as_ref()),
-            ("death_policy", args.death_policy.as_ref()),
             ("grant_window", args.grant_window.as_ref()),
             ("detect", args.detect.as_ref()),
             ("probe", args.probe.as_ref()),
@@ -286,7 +304,7 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
             ));
         }
     })?;
-    let mut document = serde_json::to_value(summary(args, &report))?;
+    let mut document = serde_json::to_value(summary(args, scheduler, &report))?;
     if let Json::Object(document) = &mut document {
         document.insert("ledger".to_owned(), json!(report.totals));
         document.insert("failures".to_owned(), json!(report.failures));
@@ -301,13 +319,13 @@ fn scheduler(args: &SchedulerArgs) -> anyhow::Result<i32> {
     Ok(if report.totals.is_closed() { 0 } else { 3 })
 }
 
-fn summary(args: &SchedulerArgs, report: &SchedulerReport) -> Summary {
+fn summary(args: &SchedulerArgs, scheduler: Json, report: &SchedulerReport) -> Summary {
     let rows = workload::scheduler_rows(report);
     let parameters = [
         ("rate", json!(args.rate)),
         ("sources", json!(args.sources)),
         ("events", json!(args.events)),
-        ("scheduler", json!(args.scheduler.as_deref().unwrap_or(weir_event::scheduler::DEFAULT))),
+        ("scheduler", scheduler),
     ];
     let point = PointSummary {
         id: "event".to_owned(),

@@ -76,6 +76,7 @@ fn kind_name(kind: Kind) -> Value {
         Kind::Flag => "flag".into(),
         Kind::Hosts => "hosts".into(),
         Kind::Map(param) => json!({ "*": kind_name(param.kind) }),
+        Kind::Member(seam) => json!({ "member of": seam.name }),
         Kind::Table(params) => params.iter().map(param_json).collect::<Vec<_>>().into(),
     }
 }

@@ -111,7 +111,7 @@ fn estimate_of(
     let entry = entry_of(workloads, step)?;
     let rtts = pairs.iter().filter_map(|(from, to)| configuration.topology.rtt(*from, *to));
     let rtt = rtts.max().unwrap_or_default();
-    let estimate = entry.build.estimate(&step.values, pairs.len(), rtt);
+    let estimate = entry.build.estimate(&step.values, &step.shape(pairs, rtt));
     estimate.map_err(|error| anyhow!("step {}: {error}", step.name))
 }
 

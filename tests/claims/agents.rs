@@ -11,7 +11,7 @@ use weir_agent::job::{Interrupt, Observer, StepJob, StepResult};
 use weir_agent::launcher::LocalLauncher;
 use weir_agent::step::run_trial;
 use weir_core::record::Observed;
-use weir_core::scenario::StepStart;
+use weir_core::scenario::{Shape, StepStart};
 use weir_core::{Instant, Value, Values};
 use weir_seams::workload::Peer;
 
@@ -59,7 +59,7 @@ fn two_agents_carry_a_stream_and_each_byte_asked_for_arrives() {
         roles: Vec::new(),
         group: 0,
         start: StepStart::After(None),
-        estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
+        estimate: entry.build.estimate(&values, &Shape::of_pairs(1, Duration::ZERO)).unwrap(),
         data_ports: &BTreeMap::new(),
         samplers: vec!["stack".to_owned(), "what-nobody-has".to_owned()],
     };

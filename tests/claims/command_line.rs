@@ -125,6 +125,58 @@ fn lists_are_arrays_of_name_about_and_params() {
     assert_eq!(run(&["list", "nothing"]).status, 2);
 }
 
+// Spec: scenario.md#member-3
+#[test]
+fn every_parameter_that_a_scheduler_declares_can_be_set_in_a_scenario_and_on_the_command_line() {
+    let quickstart = support::repository().join("scenarios/quickstart.toml");
+    let quickstart = quickstart.to_str().unwrap();
+    let mut set = 0;
+    for seam in ["scheduler", "death-policy"] {
+        let key = seam.replace('-', "_");
+        let members: serde_json::Value =
+            serde_json::from_str(&run(&["list", seam, "--json"]).stdout).unwrap();
+        for member in members.as_array().unwrap() {
+            let name = member["name"].as_str().unwrap();
+            let flag = format!("--{seam}-set");
+            for param in member["params"].as_array().unwrap() {
+                let (param, kind) = (param["name"].as_str().unwrap(), &param["kind"]);
+                // As a command line has it, and as TOML.
+                let (plain, toml) = match (kind.as_str(), kind[0].as_str()) {
+                    (Some("size"), _) => ("64KiB".to_owned(), "\"64KiB\"".to_owned()),
+                    (None, Some(choice)) => (choice.to_owned(), format!("\"{choice}\"")),
+                    _ => ("4".to_owned(), "4".to_owned()),
+                };
+                for change in [
+                    format!("step.events.{key}={{name=\"{name}\",{param}={toml}}}"),
+                    format!("{key}={{name=\"{name}\",{param}={toml}}}"),
+                ] {
+                    let ran = run(&["check", quickstart, "--set", &change]);
+                    assert_eq!(ran.status, 0, "{change}: {}", ran.stderr);
+                }
+                let pair = format!("{param}={plain}");
+                // No such port: what is wrong with the flags would have been said before.
+                let ran = run(&[
+                    "event",
+                    "scheduler",
+                    "--listen",
+                    "127.0.0.1:99999",
+                    &format!("--{seam}"),
+                    name,
+                    &flag,
+                    &pair,
+                ]);
+                assert!(ran.status == 2 && !ran.stderr.contains(param), "{pair}: {}", ran.stderr);
+                set += 1;
+            }
+            let ran = run(&["event", "scheduler", &format!("--{seam}"), name, &flag, "slotz=1"]);
+            assert!(ran.status == 2 && ran.stderr.contains("takes no `slotz`"), "{name}: {}", ran.stderr);
+        }
+    }
+    assert!(set >= 8, "{set} parameters were set");
+    let ran = run(&["check", quickstart, "--set", "step.events.scheduler=weighted-calender"]);
+    assert!(ran.status == 2 && ran.stderr.contains("did you mean \"weighted-calendar\"?"), "{}", ran.stderr);
+}
+
 #[test]
 fn explain_knows_every_table_and_corrects_a_slip() {
     let ran = run(&["explain", "lab.link.rtt"]);

@@ -14,7 +14,7 @@ use weir_agent::step::run_trial;
 use weir_agent::{Fleet, PROTOCOL};
 use weir_core::hosts::PortRange;
 use weir_core::record::Observed;
-use weir_core::scenario::{RealHost, StepStart};
+use weir_core::scenario::{RealHost, Shape, StepStart};
 use weir_core::{Instant, Value, Values};
 use weir_seams::launcher::LaunchError;
 use weir_seams::workload::Peer;
@@ -94,7 +94,7 @@ fn stream(fleet: &mut Fleet, to: &[&str], ms: u64, act: impl FnMut()) -> (Vec<St
         roles: Vec::new(),
         group: index,
         start: StepStart::After(index.checked_sub(1)),
-        estimate: entry.build.estimate(&values, 1, Duration::ZERO).unwrap(),
+        estimate: entry.build.estimate(&values, &Shape::of_pairs(1, Duration::ZERO)).unwrap(),
         samplers: Vec::new(),
         data_ports: &data_ports,
     };

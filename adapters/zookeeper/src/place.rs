@@ -11,7 +11,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Errors: `root` is no path, the group's names are none; decision stop.
+    /// Errors: `root` is no path, the group's names are none.
     pub fn new(root: &str, group: &Group) -> Result<Place, MembershipError> {
         group.check()?;
         let part = |part: &str| {
@@ -23,7 +23,7 @@ impl Place {
         let good =
             root.strip_prefix('/').is_some_and(|rest| rest.split('/').all(part)) && root != "/zookeeper";
         if !good || root.len() > 255 || root.starts_with("/zookeeper/") {
-            return Err(MembershipError::stop(format!(
+            return Err(MembershipError::new(format!(
                 "root {root:?} is no place for members: write a path like \"/weir\", without / at its end and outside /zookeeper"
             )));
         }
@@ -84,7 +84,7 @@ mod tests {
             ["", "/", "weir", "/weir/", "//weir", "/weir/..", "/a b", "/zookeeper", "/zookeeper/x", "/ü"]
         {
             let refused = Place::new(root, &group()).unwrap_err();
-            assert!(!refused.retry && refused.text.contains("write a path like"), "{root:?}: {refused}");
+            assert!(refused.text.contains("write a path like"), "{root:?}: {refused}");
         }
     }
 

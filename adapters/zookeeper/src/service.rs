@@ -63,7 +63,7 @@ impl Fences {
 impl ZooKeeper {
     /// `servers`: HOST:PORT, several with commas between. Does not wait for any of them.
     ///
-    /// Errors: values that cannot be meant (decision stop); no thread (retry).
+    /// Errors: values that cannot be meant; no thread.
     pub fn open(
         servers: &str,
         session_timeout: Duration,
@@ -74,7 +74,7 @@ impl ZooKeeper {
         let place = Arc::new(Place::new(root, group)?);
         let settings = Arc::new(Settings::new(servers.to_owned(), session_timeout));
         let no_thread = |problem: std::io::Error| {
-            MembershipError::retry(format!(
+            MembershipError::new(format!(
                 "no thread for ZooKeeper's client: {problem}; raise the limits of threads and open files"
             ))
         };
@@ -131,7 +131,7 @@ fn check_servers(servers: &str) -> Result<(), MembershipError> {
         host_good && port.parse::<u16>().is_ok_and(|port| port > 0)
     };
     match servers.split(',').find(|server| !good(server)) {
-        Some(bad) => Err(MembershipError::stop(format!(
+        Some(bad) => Err(MembershipError::new(format!(
             "{bad:?} is no ZooKeeper server: write HOST:PORT, several with commas between and no spaces, as \"zk1:2181,zk2:2181\""
         ))),
         None => Ok(()),
@@ -246,7 +246,7 @@ impl Drop for Inner {
 }
 
 fn no_descriptor(problem: std::io::Error) -> MembershipError {
-    MembershipError::retry(format!(
+    MembershipError::new(format!(
         "no descriptor for a member or a watch: {problem}; raise the limit of open files (ulimit -n)"
     ))
 }
@@ -303,7 +303,7 @@ impl Membership for ZooKeeper {
         check_name("member", name)?;
         let mut waiting = self.inner.fences.waiting();
         if waiting.len() >= FENCES_MAX && !waiting.contains_key(name) {
-            return Err(MembershipError::retry(format!(
+            return Err(MembershipError::new(format!(
                 "{name:?} cannot be fenced: {FENCES_MAX} other fences wait for ZooKeeper ({}) to answer",
                 self.inner.settings.servers
             )));
@@ -371,7 +371,7 @@ mod tests {
             ["", "zk1", "zk1:", "zk1:0", "zk1:70000", "a:1,", "a:1, b:1", "a:1/weir", "[::g]:1", "tcp://a:1"]
         {
             let refused = check_servers(bad).unwrap_err();
-            assert!(!refused.retry && refused.text.contains("write HOST:PORT"), "{bad:?}: {refused}");
+            assert!(refused.text.contains("write HOST:PORT"), "{bad:?}: {refused}");
         }
     }
 

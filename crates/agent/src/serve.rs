@@ -157,11 +157,11 @@ fn obey<R: Read, W: Write + Send + 'static>(
             Ok(Some(ToAgent::Prepare { task, assignment })) => {
                 let Some(entry) = workloads.iter().find(|entry| entry.name == assignment.workload) else {
                     let text = format!("this agent has no workload {:?}", assignment.workload);
-                    shared.failed(task, WorkloadError::stop(text));
+                    shared.failed(task, WorkloadError::new(text));
                     continue;
                 };
                 if shared.tasks().len() >= TASKS_MAX {
-                    shared.failed(task, WorkloadError::stop(format!("more than {TASKS_MAX} tasks at once")));
+                    shared.failed(task, WorkloadError::new(format!("more than {TASKS_MAX} tasks at once")));
                     continue;
                 }
                 shared.tasks().insert(task, Slot::Preparing);
@@ -242,7 +242,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
     let Some((ready, watch)) = ready else {
         shared.say(&FromAgent::Failed {
             task,
-            error: WorkloadError::stop("told to start a task that is not ready"),
+            error: WorkloadError::new("told to start a task that is not ready"),
         });
         return;
     };
@@ -271,7 +271,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
                 let text = format!("the workload panicked: {text}: a bug in weir; please report it");
-                shared.failed(task, WorkloadError::stop(text));
+                shared.failed(task, WorkloadError::new(text));
             }
         }
     });

@@ -21,13 +21,6 @@ use weir_sys::clock::monotonic;
 const START_LEAD: Duration = Duration::from_millis(40);
 /// What a slow path to an agent may add to that.
 const START_LEAD_MAX: Duration = Duration::from_secs(2);
-/// Preparing connects and proves keys; a path with heavy loss needs retries of the kernel's own.
-const PREPARE_MAX: Duration = Duration::from_secs(20);
-/// After the planned end of a step: its drain, bounded by the workload itself to less than this.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// A step bounded by bytes or count may take as long as it likes while it moves.
-const STANDSTILL_MAX: Duration = Duration::from_secs(20);
-
 const NO_CLOCK: &str = "its clock was never read: the agent answered no question about it";
 
 enum Phase {
@@ -65,11 +58,6 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// What moves nothing for longer stands still.
-    fn standstill_max(&self) -> Duration {
-        STANDSTILL_MAX.saturating_add(self.job.estimate.still)
-    }
-
     /// Takes what a host had to do out of a step that is under way, if the step outlives its hosts.
     fn goes_on_without(&mut self, host: &str) -> bool {
         let Phase::Running { pending, .. } = &mut self.phase else { return false };
@@ -319,7 +307,8 @@ impl Trial<'_> {
             let order = ToAgent::Prepare { task: *task, assignment: Box::new(assignment.clone()) };
             self.fleet.tell(&assignment.host, &order);
         }
-        step.phase = Phase::Preparing { stage, pending, deadline: monotonic() + PREPARE_MAX };
+        step.phase =
+            Phase::Preparing { stage, pending, deadline: monotonic() + step.job.estimate.bounds.prepare };
         if let Some(host) = missing {
             let why = self.fleet.why_gone(&host).unwrap_or("it has no agent").to_owned();
             self.fail(steps, index, format!("host {host}: {why}"));
@@ -496,22 +485,27 @@ impl Trial<'_> {
         for index in 0..steps.len() {
             let step = &steps[index];
             let late = match &step.phase {
-                Phase::Preparing { pending, deadline, .. } if now > *deadline => {
-                    Some((pending, format!("was not ready within {} s", PREPARE_MAX.as_secs())))
-                }
+                Phase::Preparing { pending, deadline, .. } if now > *deadline => Some((
+                    pending,
+                    format!("was not ready within {} s", step.job.estimate.bounds.prepare.as_secs()),
+                )),
                 Phase::Running { pending, planned_end, .. }
                     if (step.job.estimate.duration_bounded || step.stopped)
-                        && now > *planned_end + DRAIN_MAX =>
+                        && now > *planned_end + step.job.estimate.bounds.drain =>
                 {
                     Some((
                         pending,
-                        format!("did not end within {} s of the planned end", DRAIN_MAX.as_secs()),
+                        format!(
+                            "did not end within {} s of the planned end",
+                            step.job.estimate.bounds.drain.as_secs()
+                        ),
                     ))
                 }
                 Phase::Running { pending, moved, .. }
-                    if !step.job.estimate.duration_bounded && now > *moved + step.standstill_max() =>
+                    if !step.job.estimate.duration_bounded
+                        && now > *moved + step.job.estimate.bounds.still =>
                 {
-                    let seconds = step.standstill_max().as_secs();
+                    let seconds = step.job.estimate.bounds.still.as_secs();
                     Some((pending, format!("moved nothing for {seconds} s")))
                 }
                 _ => None,

@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 use std::time::Duration;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
 use weir_core::scenario::StepStart;
+use weir_core::scenario::{Opening, Shape};
 use weir_core::{Instant, Values};
 use weir_seams::Entry;
 use weir_seams::launcher::{LaunchError, Launched, Launcher, Process};
@@ -32,13 +32,8 @@ impl Workload for Fake {
     fn metrics(&self) -> &'static [Metric] {
         &[]
     }
-    fn estimate(&self, _values: &Values, _pairs: usize, _rtt: Duration) -> Result<Estimate, WorkloadError> {
-        Ok(Estimate {
-            duration: Duration::from_millis(50),
-            duration_bounded: true,
-            bytes: None,
-            still: Duration::ZERO,
-        })
+    fn estimate(&self, _values: &Values, _shape: &Shape) -> Result<Estimate, WorkloadError> {
+        Ok(Estimate::bounded(Duration::from_millis(50)))
     }
     fn opening(&self, _values: &Values) -> Opening {
         Opening { limit: Duration::from_secs(1), round_trips: 1 }
@@ -66,10 +61,10 @@ impl Workload for Fake {
     }
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
         if assignment.body == "refuses" {
-            return Err(WorkloadError::stop("port 1 is in use"));
+            return Err(WorkloadError::new("port 1 is in use"));
         }
         if assignment.role == "connect" && assignment.peers.is_empty() {
-            return Err(WorkloadError::stop("the acceptor's address is missing"));
+            return Err(WorkloadError::new("the acceptor's address is missing"));
         }
         Ok(Box::new(FakeTask(assignment.clone())))
     }
@@ -218,7 +213,7 @@ fn run_on(fleet: &mut Fleet, names: &[&str], groups: &[usize], observer: &mut Qu
             roles: Vec::new(),
             group: groups[index],
             start: StepStart::After(groups[index].checked_sub(1)),
-            estimate: Fake.estimate(&values, 1, Duration::ZERO).unwrap(),
+            estimate: Fake.estimate(&values, &Shape::of_pairs(1, Duration::ZERO)).unwrap(),
             data_ports: &any_port,
             samplers: Vec::new(),
         })

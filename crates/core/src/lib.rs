@@ -9,6 +9,7 @@ pub mod hosts;
 pub mod judge;
 pub mod metric;
 pub mod model;
+pub mod nearest;
 pub mod param;
 pub mod range;
 pub mod record;

@@ -1,6 +1,10 @@
 //! A parameter is declared once, here or in a registry entry; the command line, `weir explain`, the scenario decoder
 //! and the guide derive from the declaration.
 
+mod member;
+
+pub use member::{MEMBER_NAME, Member, MemberSchema, Seam, takes_no};
+
 use crate::units::{self, BitsPerSecond, Bytes, Hertz, UnitError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +37,8 @@ pub enum Kind {
     Table(&'static [Param]),
     /// A table whose keys are names of the scenario, each with a value of this parameter's kind.
     Map(&'static Param),
+    /// A member of a seam: its name, or a table of `name` and the member's own parameters.
+    Member(&'static Seam),
 }
 
 /// One parameter's declaration.
@@ -147,6 +153,8 @@ impl Value {
             (Kind::Flag, _) => wrong("true or false"),
             (Kind::Table(_), _) => wrong("a table like { key = value }"),
             (Kind::Map(_), _) => wrong("a table like { name = value }"),
+            (Kind::Member(seam), Raw::Text(text)) => seam.read(text),
+            (Kind::Member(_), _) => wrong("a name, or a table of it and its parameters"),
         }
     }
 
@@ -242,6 +250,12 @@ impl Values {
     getter!(flag, Flag, bool, |inner: &bool| *inner);
     getter!(text, Text, String, |inner: &String| inner.clone());
     getter!(table, Table, Values, |inner: &BTreeMap<String, Value>| Values(inner.clone()));
+    /// The member of a seam that the parameter names, with what is given of its parameters.
+    pub fn member(&self, key: &str) -> Option<Member> {
+        let value = self.0.get(key)?;
+        let member = Member::of(value);
+        Some(member.unwrap_or_else(|| panic!("parameter {key:?} is declared as another kind than {value:?}")))
+    }
     pub fn set(&mut self, key: &str, value: Value) {
         self.0.insert(key.to_owned(), value);
     }

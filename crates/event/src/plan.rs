@@ -5,8 +5,11 @@ use crate::{death_policy, original, preset, scheduler, send_order};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::param::Kind;
-use weir_core::scenario::{RoleKey, nearest};
+use weir_core::param::{Member, MemberSchema, Seam};
+use weir_core::scenario::RoleKey;
 use weir_core::{Param, Values};
+use weir_seams::death_policy::DeathPolicyEntry;
+use weir_seams::scheduler::SchedulerEntry;
 use weir_seams::workload::WorkloadError;
 use weir_transport::tcp_options::TcpOptions;
 
@@ -24,6 +27,27 @@ pub static ROLES: &[RoleKey] = &[
     RoleKey { key: "scheduler_host", single: true },
 ];
 
+/// Schedulers, and the documents' schemes, whose parameters are their scheduler's.
+pub static SCHEDULER: Seam = Seam {
+    name: "scheduler",
+    members: || {
+        let schema = |name, entry: &SchedulerEntry| MemberSchema { name, params: entry.params };
+        let own = scheduler::SCHEDULERS.iter().map(|entry| schema(entry.name, entry));
+        let schemes = preset::PRESETS.iter().filter(|preset| scheduler::entry(preset.name).is_none());
+        let schemes =
+            schemes.filter_map(|preset| Some(schema(preset.name, scheduler::entry(preset.scheduler)?)));
+        own.chain(schemes).collect()
+    },
+};
+
+pub static DEATH_POLICY: Seam = Seam {
+    name: "death-policy",
+    members: || {
+        let schema = |entry: &DeathPolicyEntry| MemberSchema { name: entry.name, params: entry.params };
+        death_policy::DEATH_POLICIES.iter().map(schema).collect()
+    },
+};
+
 const OWN: &[Param] = &[
     Param::new("sources", Kind::Hosts, "Hosts with a source each; a host may have several roles.").required(),
     Param::new("builders", Kind::Hosts, "Hosts with a builder each.").required(),
@@ -40,8 +64,8 @@ const OWN: &[Param] = &[
         Kind::Text,
         "Instead of one size: uniform:min=10kB:max=30kB, normal:20kB:sigma=5kB, exponential:20kB, log-normal:20kB:sigma=10kB, or list:FILE with one size a line.",
     ),
-    Param::new("scheduler", Kind::Text, "Who gets an event: a name of `weir list scheduler`, or of one of the documents' schemes (round-robin, blacklist, re-initialisation, whitelist), which say the death policy too.").default(scheduler::DEFAULT),
-    Param::new("death_policy", Kind::Text, "What a builder's end and return mean: a name of `weir list death-policy`; the scheme's own, or whitelist, unless given."),
+    Param::new("scheduler", Kind::Member(&SCHEDULER), "Who gets an event: a name of `weir list scheduler`, or of one of the documents' schemes (round-robin, blacklist, re-initialisation, whitelist), which say the death policy too.").default(scheduler::DEFAULT),
+    Param::new("death_policy", Kind::Member(&DEATH_POLICY), "What a builder's end and return mean: a name of `weir list death-policy`; the scheme's own, or whitelist, unless given."),
     Param::new(
         "control",
         Kind::Choice(&["data", "auxiliary"]),
@@ -106,8 +130,8 @@ pub struct EventPlan {
     pub warm_up: Duration,
     pub interval: Duration,
     pub fragment_size: String,
-    pub scheduler: String,
-    pub death_policy: String,
+    pub scheduler: Member,
+    pub death_policy: Member,
     pub control: ControlNetwork,
     pub trigger_at_source: bool,
     pub memory_bytes: u64,
@@ -127,7 +151,7 @@ pub struct EventPlan {
 impl EventPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<EventPlan, WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         let rate_hz = values.frequency("rate").map_or(50.0, |rate| rate.0);
         let duration = values.duration("duration");
         let events = match (values.count("events"), duration) {
@@ -143,7 +167,7 @@ impl EventPlan {
         if events == 0 {
             return stop(format!("`rate` {rate_hz} Hz has no heartbeat within the `duration`"));
         }
-        let (scheduler, death_policy) = scheme(values)?;
+        let (scheduler, death_policy) = scheme(values);
         let duration_of = |key: &str| values.duration(key).unwrap_or_default();
         let size_of = |key: &str| values.size(key).map_or(0, |size| size.0);
         let plan = EventPlan {
@@ -185,7 +209,7 @@ impl EventPlan {
     }
 
     fn check(&self) -> Result<(), WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         if let Err(error) = Spec::parse(&self.fragment_size) {
             return stop(format!("`fragment_sizes`: {error}"));
         }
@@ -240,34 +264,14 @@ impl EventPlan {
     }
 }
 
-/// That there is no such member of `seam`, with the one that may be meant.
-fn unknown<'a>(what: &str, seam: &str, name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let meant = nearest(name, names).map_or(String::new(), |near| format!("did you mean \"{near}\"? "));
-    format!("unknown {what} \"{}\"; {meant}see `weir list {seam}`", name.escape_debug())
-}
-
 /// Scheduler and death policy, by their own names or by a document's scheme.
-fn scheme(values: &Values) -> Result<(String, String), WorkloadError> {
-    let stop = |text: String| Err(WorkloadError::stop(text));
-    let named = values.text("scheduler").unwrap_or_else(|| scheduler::DEFAULT.to_owned());
-    let preset = preset::preset(&named);
-    let scheduler = preset.map_or(named.as_str(), |preset| preset.scheduler);
-    if scheduler::entry(scheduler).is_none() {
-        let names = scheduler::SCHEDULERS.iter().map(|entry| entry.name);
-        return stop(unknown(
-            "scheduler",
-            "scheduler",
-            &named,
-            names.chain(preset::PRESETS.iter().map(|preset| preset.name)),
-        ));
-    }
-    let own = preset.map_or(death_policy::DEFAULT, |preset| preset.death_policy);
-    let policy = values.text("death_policy").unwrap_or_else(|| own.to_owned());
-    if death_policy::entry(&policy).is_none() {
-        let names = death_policy::DEATH_POLICIES.iter().map(|entry| entry.name);
-        return stop(unknown("death policy", "death-policy", &policy, names));
-    }
-    Ok((scheduler.to_owned(), policy))
+fn scheme(values: &Values) -> (Member, Member) {
+    let named = values.member("scheduler").unwrap_or_else(|| Member::named(scheduler::DEFAULT));
+    let preset = preset::preset(&named.name);
+    let policy = preset.map_or(death_policy::DEFAULT, |preset| preset.death_policy);
+    let policy = values.member("death_policy").unwrap_or_else(|| Member::named(policy));
+    let name = preset.map_or(named.name, |preset| preset.scheduler.to_owned());
+    (Member { name, given: named.given }, policy)
 }
 
 /// The order in which sources send; there is one so far.
@@ -290,7 +294,7 @@ mod tests {
     #[test]
     fn the_documents_schemes_bring_their_death_policies_and_single_keys_override_them() {
         let text = |text: &str| Value::Text(text.to_owned());
-        let names = |plan: EventPlan| (plan.scheduler, plan.death_policy);
+        let names = |plan: EventPlan| (plan.scheduler.name, plan.death_policy.name);
         let named = |scheduler: &str| names(with(&[("scheduler", text(scheduler))]).unwrap());
         assert_eq!(names(with(&[]).unwrap()), ("least-outstanding".to_owned(), "whitelist".to_owned()));
         assert_eq!(named("blacklist"), ("round-robin".to_owned(), "blacklist".to_owned()));
@@ -298,12 +302,6 @@ mod tests {
         assert_eq!(named("two-choices"), ("two-choices".to_owned(), "whitelist".to_owned()));
         let both = with(&[("scheduler", text("blacklist")), ("death_policy", text("whitelist"))]).unwrap();
         assert_eq!(names(both), ("round-robin".to_owned(), "whitelist".to_owned()));
-        assert!(
-            with(&[("scheduler", text("best"))])
-                .unwrap_err()
-                .text
-                .contains("unknown scheduler \"best\"; see `weir list scheduler`")
-        );
     }
 
     #[test]

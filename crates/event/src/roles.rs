@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_core::record::{Histogram, Series};
 use weir_core::times::Times;
-use weir_core::{Instant, Value, Values};
+use weir_core::{Instant, Value};
 use weir_seams::membership::{Member, Membership, Seat, Watch};
 use weir_sys::clock::{self, ThreadMark};
 use weir_sys::memory::ResidentPeak;
@@ -80,16 +80,15 @@ impl SchedulerRole {
     ) -> Result<SchedulerReport, ShellError> {
         let memory = ResidentPeak::begin();
         let plan = &self.plan;
-        let mut values = Values::default();
-        values.set("seed", Value::Count(self.seed));
-        let chosen =
-            scheduler::entry(&plan.scheduler).ok_or_else(|| unknown("scheduler", &plan.scheduler))?;
-        let policy = death_policy::entry(&plan.death_policy)
-            .ok_or_else(|| unknown("death policy", &plan.death_policy))?;
-        let mut own = Values::defaults(chosen.params);
-        own.0.extend(
-            values.0.into_iter().filter(|(key, _)| chosen.params.iter().any(|param| param.name == key)),
-        );
+        let chosen = scheduler::entry(&plan.scheduler.name)
+            .ok_or_else(|| unknown("scheduler", &plan.scheduler.name))?;
+        let policy = death_policy::entry(&plan.death_policy.name)
+            .ok_or_else(|| unknown("death policy", &plan.death_policy.name))?;
+        let mut own = plan.scheduler.values(chosen.params);
+        // What is drawn follows from the run's seed, unless the scheduler has been given one of its own.
+        if own.get("seed").is_none() && chosen.params.iter().any(|param| param.name == "seed") {
+            own.set("seed", Value::Count(self.seed));
+        }
         let settings = Settings {
             rate_hz: plan.rate_hz,
             events: self.events,
@@ -113,7 +112,7 @@ impl SchedulerRole {
         let core = Director::new(
             settings,
             (chosen.build)(&own),
-            (policy.build)(&Values::defaults(policy.params)),
+            (policy.build)(&plan.death_policy.values(policy.params)),
             run,
         );
         let mut shell = SchedulerShell::new(core, self.listener, self.key)?;

@@ -19,7 +19,7 @@ use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::regression::slope;
-use weir_core::scenario::{Opening, RoleKey};
+use weir_core::scenario::{Opening, RoleKey, Shape};
 use weir_seams::Entry;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload,
@@ -75,7 +75,7 @@ impl Workload for Event {
         METRICS
     }
 
-    fn estimate(&self, values: &Values, _pairs: usize, _rtt: Duration) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, _shape: &Shape) -> Result<Estimate, WorkloadError> {
         let plan = EventPlan::from_values(values)?;
         // The original's waits before the first heartbeat are long, and a part of what it did.
         let around = match plan.profile {
@@ -86,8 +86,11 @@ impl Workload for Event {
         // A search tries ten rates or so.
         let times = if plan.search_to_hz.is_some() { 12 } else { 1 };
         let period = Duration::try_from_secs_f64(1.0 / plan.rate_hz).unwrap_or(Duration::MAX);
-        let still = around.saturating_add(plan.drain).saturating_add(period);
-        Ok(Estimate { duration: plan.length() * times + around, duration_bounded: false, bytes: None, still })
+        let mut estimate = Estimate::about(plan.length() * times + around, None);
+        for own in [around, plan.drain, period] {
+            estimate.bounds.still = estimate.bounds.still.saturating_add(own);
+        }
+        Ok(estimate)
     }
 
     fn opening(&self, values: &Values) -> Opening {
@@ -156,7 +159,7 @@ impl Workload for Event {
 
     fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
         let host = &assignment.host;
-        let stop = |text: String| WorkloadError::stop(format!("host {host}: {text}"));
+        let stop = |text: String| WorkloadError::new(format!("host {host}: {text}"));
         let plan = EventPlan::from_values(&assignment.values)?;
         let body: Body = serde_json::from_value(assignment.body.clone())
             .map_err(|error| stop(format!("its assignment is malformed: {error}")))?;
@@ -254,7 +257,7 @@ impl Task for Prepared {
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
         let Prepared { host, name, role, plan, key, part } = *self;
-        let failed = |error: ShellError| WorkloadError::retry(format!("host {host}: {role}: {error}"));
+        let failed = |error: ShellError| WorkloadError::new(format!("host {host}: {role}: {error}"));
         control.begin(clock::monotonic());
         let mut outcome = Outcome {
             host: host.clone(),
@@ -285,7 +288,7 @@ impl Task for Prepared {
             Part::Builder { listener, scheduler } => {
                 let data = listener
                     .local_addr()
-                    .map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
+                    .map_err(|error| WorkloadError::new(format!("host {host}: {error}")))?;
                 let role = BuilderRole {
                     name,
                     host: host.clone(),
@@ -306,7 +309,7 @@ impl Task for Prepared {
             }
         };
         outcome.body =
-            body.map_err(|error| WorkloadError::stop(format!("host {host}: its report: {error}")))?;
+            body.map_err(|error| WorkloadError::new(format!("host {host}: its report: {error}")))?;
         outcome.ended_ns = clock::monotonic().as_ns();
         Ok(outcome)
     }

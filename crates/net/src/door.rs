@@ -59,7 +59,7 @@ pub fn hear_all(flows: &[Flow]) -> Result<BTreeMap<u32, Link>, WorkloadError> {
     let heard = flows.iter().map(|flow| {
         let way = Way::hear(&flow.stream).map_err(|error| {
             let entity = &flow.spec.entity;
-            WorkloadError::retry(format!("{entity}: where its connections go was not told: {error}"))
+            WorkloadError::new(format!("{entity}: where its connections go was not told: {error}"))
         })?;
         Ok((flow.spec.index, Link::Way(way)))
     });
@@ -97,7 +97,7 @@ impl Door {
     fn open_all(assignment: &Assignment, options: &TcpOptions) -> Result<BTreeMap<u32, Door>, WorkloadError> {
         let body = Body::of(assignment)?;
         let host = &assignment.host;
-        let stop = |error: io::Error| WorkloadError::stop(format!("host {host}: {error}"));
+        let stop = |error: io::Error| WorkloadError::new(format!("host {host}: {error}"));
         body.flows
             .iter()
             .map(|flow| {

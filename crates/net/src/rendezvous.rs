@@ -68,7 +68,7 @@ pub struct Body {
 impl Body {
     pub fn of(assignment: &Assignment) -> Result<Body, WorkloadError> {
         serde_json::from_value(assignment.body.clone()).map_err(|error| {
-            WorkloadError::stop(format!("the assignment of step {:?} is malformed: {error}", assignment.step))
+            WorkloadError::new(format!("the assignment of step {:?} is malformed: {error}", assignment.step))
         })
     }
 }
@@ -168,7 +168,7 @@ impl Acceptor {
         let body = Body::of(assignment)?;
         let key = key_of(assignment)?;
         let host = &assignment.host;
-        let stop = |error: std::io::Error| WorkloadError::stop(format!("host {host}: {error}"));
+        let stop = |error: std::io::Error| WorkloadError::new(format!("host {host}: {error}"));
         let listener = PortRange::bind(assignment.data_ports, |port| {
             tcp::listen(SocketAddr::new(body.address, port), Some(options))
         })
@@ -187,7 +187,7 @@ impl Acceptor<Association> {
         allow_many(assignment)?;
         let body = Body::of(assignment)?;
         let host = &assignment.host;
-        let stop = |error: std::io::Error| WorkloadError::stop(format!("host {host}: {error}"));
+        let stop = |error: std::io::Error| WorkloadError::new(format!("host {host}: {error}"));
         let key = key_of(assignment)?;
         let gate = PortRange::bind(assignment.data_ports, |port| {
             UdpGate::bind(SocketAddr::new(body.address, port), Some(key.clone()))
@@ -221,7 +221,7 @@ impl<C: Send + 'static> Acceptor<C> {
                 }
             }
         });
-        let thread = thread.map_err(|error| WorkloadError::stop(format!("host {host}: {error}")))?;
+        let thread = thread.map_err(|error| WorkloadError::new(format!("host {host}: {error}")))?;
         Ok(Acceptor { address, expected, shared, thread: Some(thread) })
     }
 }
@@ -245,7 +245,7 @@ impl<C> Acceptor<C> {
                 self.shared.changed.wait_timeout(arrivals, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         if let Some(text) = arrivals.broken.take() {
-            return Err(WorkloadError::retry(text));
+            return Err(WorkloadError::new(text));
         }
         let mut streams = std::mem::take(&mut arrivals.streams);
         drop(arrivals);
@@ -259,7 +259,7 @@ impl<C> Acceptor<C> {
         }
         if let Some(first) = missing.first() {
             let count = missing.len();
-            return Err(WorkloadError::retry(format!("{count} flows never connected, the first is {first}")));
+            return Err(WorkloadError::new(format!("{count} flows never connected, the first is {first}")));
         }
         Ok(flows)
     }
@@ -339,7 +339,7 @@ fn allow_many(assignment: &Assignment) -> Result<(), WorkloadError> {
     let wanted = Body::of(assignment)?.flows.len() as u64 * DESCRIPTORS_PER_FLOW + DESCRIPTORS_BESIDE;
     let host = &assignment.host;
     match weir_sys::socket::raise_open_files() {
-        Ok(limit) if limit < wanted => Err(WorkloadError::stop(format!(
+        Ok(limit) if limit < wanted => Err(WorkloadError::new(format!(
             "host {host}: {wanted} open files are needed for its flows and {limit} are allowed; raise the hard limit \
              (ulimit -Hn, LimitNOFILE=)"
         ))),
@@ -350,7 +350,7 @@ fn allow_many(assignment: &Assignment) -> Result<(), WorkloadError> {
 
 fn key_of(assignment: &Assignment) -> Result<Key, WorkloadError> {
     Key::from_hexadecimal(&assignment.key)
-        .map_err(|error| WorkloadError::stop(format!("step {:?}: {error}", assignment.step)))
+        .map_err(|error| WorkloadError::new(format!("step {:?}: {error}", assignment.step)))
 }
 
 /// Each flow of the assignment with the address its other end listens at.
@@ -358,11 +358,11 @@ fn called(assignment: &Assignment) -> Result<Vec<(FlowSpec, SocketAddr)>, Worklo
     let mut calls = Vec::new();
     for spec in Body::of(assignment)?.flows {
         let address = assignment.peers.get(&spec.peer).ok_or_else(|| {
-            WorkloadError::stop(format!("{}: where {} listens is not known", spec.entity, spec.peer))
+            WorkloadError::new(format!("{}: where {} listens is not known", spec.entity, spec.peer))
         })?;
         let address: SocketAddr = address
             .parse()
-            .map_err(|_| WorkloadError::stop(format!("{}: {address:?} is not ADDRESS:PORT", spec.entity)))?;
+            .map_err(|_| WorkloadError::new(format!("{}: {address:?} is not ADDRESS:PORT", spec.entity)))?;
         calls.push((spec, address));
     }
     Ok(calls)
@@ -384,7 +384,7 @@ pub fn connect(assignment: &Assignment, options: &TcpOptions) -> Result<Vec<Flow
         .collect();
     let streams = dial(&calls, Some(&key), Some(options), CONNECT_LIMIT).map_err(|failed| {
         let (spec, address) = &called[failed.index];
-        WorkloadError::retry(format!("{} to {}: {}", spec.entity, Shown(*address), failed.error))
+        WorkloadError::new(format!("{} to {}: {}", spec.entity, Shown(*address), failed.error))
     })?;
     Ok(called.into_iter().zip(streams).map(|((spec, _), stream)| Flow { spec, stream }).collect())
 }
@@ -397,7 +397,7 @@ pub fn associate(assignment: &Assignment) -> Result<Vec<Flow<Association>>, Work
     let calls: Vec<(SocketAddr, u32)> = called.iter().map(|(spec, address)| (*address, spec.index)).collect();
     let streams = open_all(&calls, NO_TOKEN, Some(&key), CONNECT_LIMIT).map_err(|failed| {
         let (spec, address) = &called[failed.index];
-        WorkloadError::retry(format!("{} to UDP {}: {}", spec.entity, Shown(*address), failed.error))
+        WorkloadError::new(format!("{} to UDP {}: {}", spec.entity, Shown(*address), failed.error))
     })?;
     Ok(called.into_iter().zip(streams).map(|((spec, _), stream)| Flow { spec, stream }).collect())
 }
@@ -426,7 +426,7 @@ pub fn granted_each(
 // Spec: net-protocol.md#mix-1
 pub fn one_congestion(options: &TcpOptions) -> Result<(), WorkloadError> {
     if options.is_mixed() {
-        return Err(WorkloadError::stop(format!(
+        return Err(WorkloadError::new(format!(
             "`tcp.congestion` {:?} is a mix, which only a stream has; give one name",
             options.congestion
         )));
@@ -438,7 +438,7 @@ pub fn one_congestion(options: &TcpOptions) -> Result<(), WorkloadError> {
 pub fn flow_count(per_pair: u64, pair_count: usize, most: u64) -> Result<u64, WorkloadError> {
     let flows = per_pair.saturating_mul(pair_count as u64);
     if flows > most {
-        return Err(WorkloadError::stop(format!(
+        return Err(WorkloadError::new(format!(
             "{pair_count} pairs with {per_pair} flows each are {flows} flows; at most {most} are possible"
         )));
     }

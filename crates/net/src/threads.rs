@@ -200,16 +200,16 @@ fn spawn_all<C: Send, G: Send, R: Send>(
                 Err(error) => {
                     control.abort();
                     end();
-                    return Err(WorkloadError::retry(format!("a thread could not be started: {error}")));
+                    return Err(WorkloadError::new(format!("a thread could not be started: {error}")));
                 }
             }
         }
         watched(&|| running.iter().all(ScopedJoinHandle::is_finished));
         let reports: Result<Vec<R>, _> = running.into_iter().map(ScopedJoinHandle::join).collect();
-        reports.map_err(|_| WorkloadError::retry("a load's thread panicked: this is a bug of weir"))
+        reports.map_err(|_| WorkloadError::new("a load's thread panicked: this is a bug of weir"))
     })?;
     if control.aborted() {
-        return Err(WorkloadError::stop("the load was aborted"));
+        return Err(WorkloadError::new("the load was aborted"));
     }
     Ok(reports)
 }

@@ -58,23 +58,25 @@ pub mod conformance {
         }
     }
 
-    /// The defaults, and for each parameter the defaults with another value of it: every choice, both flags, both bounds, some size.
+    /// Values that `param` takes: every choice, both flags, both bounds, some size and some count.
+    pub fn values_of(param: &Param) -> Vec<Value> {
+        let bounds = [param.range.0, param.range.1].into_iter().filter(|bound| bound.is_finite());
+        match param.kind {
+            Kind::Choice(choices) => choices.iter().map(|choice| Value::Text((*choice).to_owned())).collect(),
+            Kind::Flag => vec![Value::Flag(false), Value::Flag(true)],
+            Kind::Count => bounds.chain([7.0]).map(|bound| Value::Count(bound as u64)).collect(),
+            Kind::Ratio => bounds.map(Value::Ratio).collect(),
+            Kind::Size => bounds.chain([1_000.0]).map(|bound| Value::Size(Bytes(bound as u64))).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The defaults, and for each parameter the defaults with other values of it.
     pub fn variants(params: &[Param]) -> Vec<Values> {
         let defaults = Values::defaults(params);
         let mut all = vec![defaults.clone()];
         for param in params {
-            let bounds = [param.range.0, param.range.1].into_iter().filter(|bound| bound.is_finite());
-            let others: Vec<Value> = match param.kind {
-                Kind::Choice(choices) => {
-                    choices.iter().map(|choice| Value::Text((*choice).to_owned())).collect()
-                }
-                Kind::Flag => vec![Value::Flag(false), Value::Flag(true)],
-                Kind::Count => bounds.map(|bound| Value::Count(bound as u64)).collect(),
-                Kind::Ratio => bounds.map(Value::Ratio).collect(),
-                Kind::Size => bounds.chain([1_000.0]).map(|bound| Value::Size(Bytes(bound as u64))).collect(),
-                _ => Vec::new(),
-            };
-            for other in others {
+            for other in values_of(param).into_iter().filter(|value| param.allows(value)) {
                 let mut values = defaults.clone();
                 values.set(param.name, other);
                 all.push(values);

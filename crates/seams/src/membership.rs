@@ -94,16 +94,11 @@ pub enum SeatChange {
 pub struct MembershipError {
     /// What happened, and what to do.
     pub text: String,
-    /// False where another try cannot help: the configuration is wrong.
-    pub retry: bool,
 }
 
 impl MembershipError {
-    pub fn stop(text: impl Into<String>) -> Self {
-        MembershipError { text: text.into(), retry: false }
-    }
-    pub fn retry(text: impl Into<String>) -> Self {
-        MembershipError { text: text.into(), retry: true }
+    pub fn new(text: impl Into<String>) -> Self {
+        MembershipError { text: text.into() }
     }
 }
 
@@ -112,7 +107,7 @@ pub trait Membership: Send + Sync {
     fn liveness(&self) -> Liveness;
     /// Takes part as `member` until the seat is dropped. An older incarnation of the name is fenced by it.
     ///
-    /// Errors: the member cannot take part here (name, size, not on a fixed list); decision stop.
+    /// Errors: the member cannot take part here (name, size, not on a fixed list).
     fn join(&self, member: &Member) -> Result<Box<dyn Seat>, MembershipError>;
     /// Tells everyone who takes part already, then `Current`, then what changes.
     fn watch(&self) -> Result<Box<dyn Watch>, MembershipError>;
@@ -148,7 +143,7 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| letter(byte) || byte == b'-')
 }
 
-/// Errors: decision stop, with the place (`what`) named.
+/// Errors name the place (`what`).
 pub fn check_name(what: &str, name: &str) -> Result<(), MembershipError> {
     if is_name(name) {
         return Ok(());
@@ -157,7 +152,7 @@ pub fn check_name(what: &str, name: &str) -> Result<(), MembershipError> {
     if shown.len() < name.len() {
         shown.push('…');
     }
-    Err(MembershipError::stop(format!(
+    Err(MembershipError::new(format!(
         "{what} {shown:?} is no name: names have 1 to {NAME_BYTES_MAX} letters a-z, digits and -, and do not begin with -"
     )))
 }
@@ -175,7 +170,7 @@ impl Member {
         check_name("member", &self.name)?;
         let bytes = serde_json::to_vec(self).map_or(usize::MAX, |text| text.len());
         if bytes > MEMBER_BYTES_MAX {
-            return Err(MembershipError::stop(format!(
+            return Err(MembershipError::new(format!(
                 "member {:?} says {bytes} bytes of itself, and {MEMBER_BYTES_MAX} are allowed: put less into its details",
                 self.name
             )));
@@ -200,7 +195,7 @@ mod tests {
         assert_eq!(member("b-1", "10.0.0.1:4000".to_owned()).check(), Ok(()));
         for name in ["", "-b", "B", "../b", "b/c", "b c", &"x".repeat(64)] {
             let refused = member(name, String::new()).check().unwrap_err();
-            assert!(!refused.retry && refused.text.contains("is no name"), "{refused}");
+            assert!(refused.text.contains("is no name"), "{refused}");
         }
         assert_eq!(member(&"x".repeat(63), String::new()).check(), Ok(()));
         let refused = member("b", "x".repeat(MEMBER_BYTES_MAX)).check().unwrap_err();

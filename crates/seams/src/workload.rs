@@ -18,7 +18,7 @@ use weir_core::evidence::LATENESS_ALLOWED_NS_LEAST;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
-use weir_core::scenario::{Opening, RoleKey};
+use weir_core::scenario::{Opening, RoleKey, Shape};
 use weir_core::{Instant, Values};
 
 /// What one host is asked to do in a step; travels to its agent.
@@ -76,8 +76,40 @@ pub struct Estimate {
     /// True when the duration is a bound that a valid trial keeps to within 1 %.
     pub duration_bounded: bool,
     pub bytes: Option<u64>,
-    /// For how long a sound step may move nothing by its own plan (waits, a drain); what is longer is a standstill.
+    pub bounds: Bounds,
+}
+
+/// What a step is waited for, each until its agents are told that it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// From the order to prepare until each stage is ready: connections are made, keys proven, files written.
+    pub prepare: Duration,
+    /// For how long a sound step may move nothing (waits, a drain, a read that takes its time); what is longer is a standstill.
     pub still: Duration,
+    /// After the planned end of a step whose duration is bounded.
+    pub drain: Duration,
+}
+
+impl Default for Bounds {
+    /// Of a load over connections. A path with heavy loss needs retries of the kernel's own while they are made.
+    fn default() -> Bounds {
+        Bounds {
+            prepare: Duration::from_secs(20),
+            still: Duration::from_secs(20),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Estimate {
+    /// Of a step that lasts as long as it is told to.
+    pub fn bounded(duration: Duration) -> Estimate {
+        Estimate { duration, duration_bounded: true, bytes: None, bounds: Bounds::default() }
+    }
+    /// Of one that lasts until its work is done, about so long.
+    pub fn about(duration: Duration, bytes: Option<u64>) -> Estimate {
+        Estimate { duration, duration_bounded: false, bytes, bounds: Bounds::default() }
+    }
 }
 
 /// A fault's effect on the step, on the trial's clock, for metrics such as the recovery time.
@@ -144,16 +176,11 @@ pub struct Derived {
 pub struct WorkloadError {
     /// What happened, where, and what to do.
     pub text: String,
-    /// True when a retry of the trial could help; false when the scenario or the machine is wrong.
-    pub retry: bool,
 }
 
 impl WorkloadError {
-    pub fn stop(text: impl Into<String>) -> Self {
-        WorkloadError { text: text.into(), retry: false }
-    }
-    pub fn retry(text: impl Into<String>) -> Self {
-        WorkloadError { text: text.into(), retry: true }
+    pub fn new(text: impl Into<String>) -> Self {
+        WorkloadError { text: text.into() }
     }
 }
 
@@ -165,8 +192,8 @@ pub trait Workload: Sync {
     }
     /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
-    /// Refuses parameters that contradict each other, in words that name the keys. `rtt` is zero where it is not known.
-    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError>;
+    /// Refuses parameters that contradict each other or the step's shape, in words that name the keys.
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError>;
     /// What making a connection takes: over a path for which that is too long a step is refused before anything starts.
     fn opening(&self, values: &Values) -> Opening;
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
@@ -290,6 +317,7 @@ pub mod conformance {
     use std::collections::BTreeSet;
     use std::time::Duration;
     use weir_core::Values;
+    use weir_core::scenario::Shape;
 
     /// Declarations are complete and consistent, and the defaults give an estimate.
     pub fn check(entries: &[WorkloadEntry]) {
@@ -315,7 +343,8 @@ pub mod conformance {
                 assert!(!metric.definition.is_empty(), "{name}: metric {} is not defined", metric.name);
             }
             // Some are bounded by what their defaults say, the others by a time.
-            let estimate = |values| entry.build.estimate(values, 1, Duration::from_millis(1));
+            let shape = Shape::of_pairs(1, Duration::from_millis(1));
+            let estimate = |values| entry.build.estimate(values, &shape);
             let tried = estimate(&defaults).or_else(|_| estimate(&bounded));
             assert!(tried.is_ok(), "{name}: defaults are refused: {tried:?}");
         }

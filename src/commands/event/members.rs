@@ -2,8 +2,7 @@
 
 use crate::registry;
 use anyhow::{Context, anyhow, bail};
-use weir_core::Values;
-use weir_core::param::parse_default;
+use weir_core::param::{Member, MemberSchema, Seam};
 use weir_event::director::GroupRole;
 use weir_seams::membership::{Group, Membership, Watch};
 
@@ -29,6 +28,22 @@ pub enum MembersOf {
     Builders,
 }
 
+static SEAM: Seam = Seam {
+    name: "membership",
+    members: || {
+        let all = registry::memberships();
+        all.iter().map(|entry| MemberSchema { name: entry.name, params: entry.params }).collect()
+    },
+};
+
+/// Sets each `KEY=VALUE` of a flag that may be repeated. Errors: the first that the member does not take.
+pub fn set_pairs(member: &mut Member, seam: &Seam, flag: &str, pairs: &[String]) -> anyhow::Result<()> {
+    for pair in pairs {
+        member.set_pair(seam, flag, pair).map_err(|error| anyhow!(error.problem))?;
+    }
+    Ok(())
+}
+
 impl Members {
     /// `None` where no service is asked. No service is waited for.
     pub fn open(&self, of: MembersOf) -> anyhow::Result<Option<Box<dyn Membership>>> {
@@ -37,24 +52,8 @@ impl Members {
             let names: Vec<&str> = all.iter().map(|entry| entry.name).collect();
             bail!("--membership {:?}: there are {}", self.membership, names.join(", "));
         };
-        let mut values = Values::defaults(entry.params);
-        for pair in &self.membership_set {
-            let (name, text) = pair
-                .split_once('=')
-                .ok_or_else(|| anyhow!("--membership-set {pair:?}: write it as KEY=VALUE"))?;
-            let Some(param) = entry.params.iter().find(|param| param.name == name) else {
-                bail!(
-                    "--membership-set {pair:?}: {} takes no {name:?}; see weir list membership",
-                    entry.name
-                );
-            };
-            let value = parse_default(param.kind, text)
-                .map_err(|error| anyhow!("--membership-set {pair:?}: {}", error.problem))?;
-            if !param.allows(&value) {
-                bail!("--membership-set {pair:?}: out of range; see weir list membership");
-            }
-            values.set(param.name, value);
-        }
+        let mut member = Member::named(entry.name);
+        set_pairs(&mut member, &SEAM, "--membership-set", &self.membership_set)?;
         if entry.name == BUILT_IN {
             return Ok(None);
         }
@@ -63,7 +62,7 @@ impl Members {
             MembersOf::Builders => "builders",
         };
         let group = Group { run: self.run.clone(), role: role.to_owned() };
-        let opened = group.check().and_then(|()| (entry.build)(&values, &group));
+        let opened = group.check().and_then(|()| (entry.build)(&member.values(entry.params), &group));
         Ok(Some(opened.with_context(|| format!("--membership {}", entry.name))?))
     }
 

@@ -10,7 +10,7 @@ pub struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// Errors: no group (decision stop).
+    /// Errors: no group.
     pub fn new(group: &Group) -> Result<Self, MembershipError> {
         group.check()?;
         Ok(BuiltIn { shared: Shared::new(Vec::new()) })

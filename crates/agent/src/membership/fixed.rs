@@ -22,13 +22,13 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Errors, all with decision stop: a name twice or no name, an entry without address, an empty list.
+    /// Errors: a name twice or no name, an entry without address, an empty list.
     pub fn new(group: &Group, list: &str) -> Result<Self, MembershipError> {
         group.check()?;
         let mut members: BTreeMap<String, Member> = BTreeMap::new();
         for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             let Some((name, address)) = entry.split_once('=') else {
-                return Err(MembershipError::stop(format!(
+                return Err(MembershipError::new(format!(
                     "{entry:?} on the list of members has no address; write NAME=ADDRESS:PORT"
                 )));
             };
@@ -43,11 +43,11 @@ impl Fixed {
             member.check()?;
             if address.is_empty() || members.insert(name.to_owned(), member).is_some() {
                 let what = if address.is_empty() { "has no address" } else { "stands there twice" };
-                return Err(MembershipError::stop(format!("{name:?} on the list of members {what}")));
+                return Err(MembershipError::new(format!("{name:?} on the list of members {what}")));
             }
         }
         if members.is_empty() || members.len() > MEMBERS_MAX {
-            return Err(MembershipError::stop(format!(
+            return Err(MembershipError::new(format!(
                 "the list of members has {} entries, and 1 to {MEMBERS_MAX} are allowed",
                 members.len()
             )));
@@ -65,7 +65,7 @@ impl Fixed {
         if self.names.iter().any(|listed| listed == name) {
             return Ok(());
         }
-        Err(MembershipError::stop(format!(
+        Err(MembershipError::new(format!(
             "{name:?} is not on the list of members ({}): add it there, or use another name",
             shown(&self.names)
         )))

@@ -36,7 +36,7 @@ pub(super) struct Shared {
 }
 
 fn no_descriptor(problem: std::io::Error) -> MembershipError {
-    MembershipError::retry(format!(
+    MembershipError::new(format!(
         "no descriptor for a member or a watch: {problem}; raise the limit of open files (ulimit -n)"
     ))
 }
@@ -65,7 +65,7 @@ impl Shared {
             return Ok(seat);
         }
         if table.holders.len() >= MEMBERS_MAX && !table.holders.contains_key(&member.name) {
-            return Err(MembershipError::retry(format!(
+            return Err(MembershipError::new(format!(
                 "{:?} cannot take part: the group has {MEMBERS_MAX} members already",
                 member.name
             )));
@@ -131,7 +131,7 @@ impl Table {
 
     fn raise(&mut self, name: &str, incarnation: u64) -> Result<(), MembershipError> {
         if self.floors.len() >= FLOORS_MAX && !self.floors.contains_key(name) {
-            return Err(MembershipError::stop(format!(
+            return Err(MembershipError::new(format!(
                 "{name:?} cannot take part: {FLOORS_MAX} names have been used already; start the scheduler anew, and reuse names"
             )));
         }

@@ -4,7 +4,6 @@ use super::errors::{Place, Problems};
 use super::expand::Expansion;
 use super::glob::Glob;
 use super::lab::titled;
-use super::nearest::{nearest, suggestion};
 use super::on::{read_on, read_on_pairs};
 use super::plan::{
     Bound, Condition, Configuration, Criterion, Fit, FitValue, Reference, Select, WorkloadSchema,
@@ -16,6 +15,7 @@ use super::settle;
 use super::tree::{Data, Node, Table, shortened};
 use crate::metric::Metric;
 use crate::model::Model;
+use crate::nearest::{nearest, suggestion};
 use crate::param::{Kind, Param, Value};
 use crate::record::Factor;
 use crate::units;
@@ -453,6 +453,9 @@ fn known_steps(scene: &Scene<'_>, condition: &Condition, at: Place, problems: &P
 /// A value, a list of values, or `{ from, to }`.
 fn read_condition(param: &Param, node: &Node, problems: &Problems) -> Option<Condition> {
     match &node.data {
+        Data::Table(_) if matches!(param.kind, Kind::Member(_)) => {
+            Some(Condition::OneOf(vec![read_value(param, node, problems)?]))
+        }
         Data::Table(range) => {
             let (Some(from), Some(to), 2) = (range.get("from"), range.get("to"), range.entries.len()) else {
                 problems.add(node.at, format!("`{}`: a range is {{ from = …, to = … }}", param.name));

@@ -1,7 +1,6 @@
 //! Cases × sweep: which settings each configuration is made of.
 
 use super::errors::{Place, Problems};
-use super::nearest::suggestion;
 use super::overrides::dimension_name;
 use super::path::{self, Speaker};
 use super::plan::WorkloadSchema;
@@ -9,7 +8,8 @@ use super::reader::{Context, Hop, Reader, check_name, data_of, read_value};
 use super::schema;
 use super::tree::{Data, Node, Table};
 use crate::metric::Metric;
-use crate::param::{Param, Value};
+use crate::nearest::suggestion;
+use crate::param::{Member, Param, Value};
 use crate::range;
 use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
@@ -308,6 +308,10 @@ pub(super) fn id_text(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::Ratio(ratio) => ratio.to_string(),
         Value::Duration(duration) => units::duration_text(*duration),
+        Value::Table(_) if Member::of(value).is_some() => {
+            let Member { name, given } = Member::of(value).unwrap_or_else(|| Member::named(""));
+            given.0.iter().fold(name, |text, (key, value)| format!("{text}+{key}*{}", id_text(value)))
+        }
         other => match other.to_json() {
             serde_json::Value::String(text) => text,
             json => json.to_string(),

@@ -34,7 +34,7 @@ pub fn explain(key: Option<&str>, workloads: &[WorkloadSchema]) -> Result<String
         let last: Vec<&str> = all.iter().map(|found| found.param.name).collect();
         let paths = all.iter().map(|found| found.path.as_str());
         let names = TABLES.iter().map(|table| table.name).chain(paths).chain(last);
-        let nearest = super::nearest::nearest(&asked, names).map(|near| format!("; did you mean `{near}`?"));
+        let nearest = crate::nearest::nearest(&asked, names).map(|near| format!("; did you mean `{near}`?"));
         return Err(format!(
             "no key is called `{asked}`{}",
             nearest.unwrap_or_else(|| "; `weir explain` lists all".to_owned())
@@ -279,7 +279,7 @@ mod tests {
             params: OWN,
             metrics: &[],
             roles: &[],
-            refusal: |_, _, _, _| None,
+            refusal: |_, _, _| None,
             opening: |_, _| super::super::plan::Opening { limit: std::time::Duration::ZERO, round_trips: 1 },
         }]
     }

@@ -3,11 +3,11 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::nearest::suggestion;
 use super::plan::{Affected, Fault, FaultAction, FaultPart, Step};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Table, shortened};
+use crate::nearest::suggestion;
 use crate::schedule::{Match, Protocol};
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};

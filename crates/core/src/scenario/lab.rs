@@ -1,12 +1,12 @@
 //! `[lab]` to a topology: hosts numbered, defaults filled in.
 
 use super::link::read_links;
-use super::nearest::suggestion;
 use super::path::HOSTS_MAX;
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table, shortened};
 use super::wire::{Notes, laid_over, read_impairments, read_queue};
+use crate::nearest::suggestion;
 use crate::topology::{Access, Auxiliary, Host, Site, Stage, TcpProfile, Topology};
 
 use std::collections::{BTreeMap, BTreeSet};

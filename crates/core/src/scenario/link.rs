@@ -2,12 +2,12 @@
 
 use super::errors::Problems;
 use super::lab::{lab_path, titled};
-use super::nearest::suggestion;
 use super::path::link_name;
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table};
 use super::wire::{Notes, laid_over, read_impairments, read_queue};
+use crate::nearest::suggestion;
 use crate::topology::{Direction, Link, Queue, Topology};
 
 pub(super) const LINKS_MAX: usize = 2_048;

@@ -143,7 +143,7 @@ fn check_short_cases(short: &Short, root: &Table, problems: &Problems) {
             problems.add_helped(
                 *at,
                 format!("no case is called {name:?}"),
-                super::nearest::suggestion(name, names),
+                crate::nearest::suggestion(name, names),
             );
         }
     }

@@ -14,7 +14,6 @@ mod hosts;
 mod lab;
 mod link;
 mod load;
-mod nearest;
 mod on;
 pub mod order;
 mod overrides;
@@ -36,10 +35,9 @@ pub use errors::{Place, Problem, ScenarioErrors};
 pub use expand::CONFIGURATIONS_MAX;
 pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
-pub use nearest::nearest;
 pub use plan::{
     Affected, Bound, Condition, Configuration, Criterion, Fault, FaultAction, FaultPart, Fit, FitValue,
-    Opening, Overrides, Plan, RealHost, Reference, RoleKey, Select, Step, StepStart, WorkloadSchema,
+    Opening, Overrides, Plan, RealHost, Reference, RoleKey, Select, Shape, Step, StepStart, WorkloadSchema,
 };
 pub use schema::TRIALS_MAX;
 

@@ -2,11 +2,11 @@
 
 use super::criterion::Scene;
 use super::glob::Glob;
-use super::nearest::suggestion;
 use super::reader::Reader;
 use super::select;
 use super::tree::shortened;
 use crate::metric::{Metric, Scope};
+use crate::nearest::suggestion;
 
 /// Names of pairs that a misspelt one is compared with.
 const NAMES_SUGGESTED: usize = 4_096;

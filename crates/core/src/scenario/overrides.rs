@@ -1,12 +1,12 @@
 //! What the command line and `[short]` change before anything else is read.
 
 use super::errors::{Place, Problems};
-use super::nearest::suggestion;
 use super::path::{self, Speaker};
 use super::plan::{Overrides, WorkloadSchema};
 use super::reader::{Context, Reader};
 use super::schema;
 use super::tree::{self, Data, Node, Table, shortened};
+use crate::nearest::suggestion;
 use crate::param::Param;
 
 /// `[short]` as read, applied or not.
@@ -211,7 +211,7 @@ fn near_step_key(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Opti
     }
     let keys = root.tables("step").into_iter().flat_map(|step| path::step_keys(step, workloads));
     let names: Vec<&'static str> = keys.map(|param| param.name).filter(|name| *name != "name").collect();
-    super::nearest::nearest(word, names)
+    crate::nearest::nearest(word, names)
 }
 
 /// The dimension that sweeps exactly this path, if one does.

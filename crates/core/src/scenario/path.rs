@@ -5,13 +5,13 @@
 use super::errors::{Place, Problems};
 use super::glob::Glob;
 use super::hosts::is_host;
-use super::nearest::{nearest, suggestion};
 use super::plan::WorkloadSchema;
 use super::reader::{Hop, TreePath, read_value};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
 use super::wire::spelled_out;
-use crate::param::{Kind, Param};
+use crate::nearest::{nearest, suggestion};
+use crate::param::{Kind, MEMBER_NAME, Param};
 use std::collections::BTreeMap;
 
 /// What a path may begin with.
@@ -200,7 +200,15 @@ fn walk(
     };
     let settable = keys.iter().copied().filter(|param| param.name != "name");
     let Some(param) = settable.clone().find(|param| param.name == *word) else {
+        let member = settable.clone().find(|param| match param.kind {
+            Kind::Member(seam) => seam.param(word).is_some(),
+            _ => false,
+        });
         let help = match nearest(word, settable.clone().map(|param| param.name)) {
+            _ if member.is_some() => {
+                let key = member.map_or("", |param| param.name);
+                Some(format!("did you mean `{prefix}.{key}.{word}`?"))
+            }
             Some(near) => {
                 let end = rest.iter().fold(String::new(), |end, word| end + "." + word);
                 Some(format!("did you mean `{prefix}.{near}{end}`?"))
@@ -219,6 +227,19 @@ fn walk(
             walk(&inner, rest, &format!("{prefix}.{word}"), path, at, problems)
         }
         Kind::Map(inner) if rest.len() == 1 => Some(inner),
+        Kind::Member(_) if rest == [MEMBER_NAME] => Some(param),
+        Kind::Member(seam) if rest.len() == 1 => {
+            let found = seam.param(rest[0]);
+            if found.is_none() {
+                let names: Vec<&str> = seam.params().map(|param| param.name).collect();
+                let help = match nearest(rest[0], names.iter().copied()) {
+                    Some(near) => Some(format!("did you mean `{prefix}.{word}.{near}`?")),
+                    None => suggestion(rest[0], names.iter().copied()),
+                };
+                problems.add_helped(at, format!("no such path: `{}`", shortened(path)), help);
+            }
+            found
+        }
         _ => {
             problems.add_help(
                 at,
@@ -368,10 +389,18 @@ pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, p
     }
 }
 
+/// A member of a seam that is written as its name alone, as a table in which its parameters can be set.
+fn spelled_out_member(node: &Node) -> Option<Node> {
+    let name = node.as_text()?;
+    let mut table = Table::default();
+    table.set(MEMBER_NAME, node.at, Node { data: Data::Text(name.to_owned()), at: node.at });
+    Some(Node { data: Data::Table(table), at: node.at })
+}
+
 /// Checks what stands where a sweep or a case will set another value: written wrongly it is a mistake all the same.
 pub(super) fn check_replaced(root: &Table, target: &Target, problems: &Problems) {
     // Names of hosts may be one or a list; what is no value of its own is read by its keys.
-    if matches!(target.param.kind, Kind::Hosts | Kind::Table(_) | Kind::Map(_)) {
+    if matches!(target.param.kind, Kind::Hosts | Kind::Table(_) | Kind::Map(_) | Kind::Member(_)) {
         return;
     }
     for node in target.paths.iter().filter_map(|path| node_at(root, path)) {
@@ -416,7 +445,11 @@ fn set_at(table: &mut Table, path: &[Hop], at: Place, node: &Node, problems: &Pr
                     table.set(key, at, Node { data: Data::Table(Table::default()), at });
                 }
                 Some(short) => {
-                    let node = spelled_out(key, short);
+                    // A text that has no short form is a member's name.
+                    let node = match schema::shorthand(key) {
+                        None => spelled_out_member(short).unwrap_or_else(|| short.clone()),
+                        Some(_) => spelled_out(key, short),
+                    };
                     table.set(key, at, node);
                 }
             }

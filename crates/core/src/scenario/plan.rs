@@ -21,11 +21,31 @@ pub struct WorkloadSchema {
     pub metrics: &'static [Metric],
     /// Keys by which a step places roles on hosts instead of pairing `from` with `to`; empty for most workloads.
     pub roles: &'static [RoleKey],
-    /// Why the workload of this name refuses these values for so many pairs, of which the farthest have this round trip (zero
-    /// where it is not known), in words that name the keys.
-    pub refusal: fn(&str, &Values, usize, Duration) -> Option<String>,
+    /// Why the workload of this name refuses these values for a step of this shape, in words that name the keys.
+    pub refusal: fn(&str, &Values, &Shape) -> Option<String>,
     /// What making a connection takes with these values.
     pub opening: fn(&str, &Values) -> Opening,
+}
+
+/// Who takes part in a step, as far as it is known before anything starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of hosts of each role, in the order of the workload's keys.
+    pub hosts: Vec<(&'static str, usize)>,
+    /// Pairs of hosts that load each other at once; 0 of a workload that pairs none.
+    pub pairs: usize,
+    /// Between the farthest hosts that speak with each other; zero where it is not known.
+    pub rtt: Duration,
+}
+
+impl Shape {
+    pub fn of_pairs(pairs: usize, rtt: Duration) -> Shape {
+        Shape { hosts: vec![("from", pairs), ("to", pairs)], pairs, rtt }
+    }
+    /// Hosts that have a role.
+    pub fn hosts_of(&self, role: &str) -> usize {
+        self.hosts.iter().find(|(key, _)| *key == role).map_or(0, |(_, count)| *count)
+    }
 }
 
 /// What it takes until a connection can be used: so many round trips, for which there is so much time.
@@ -158,6 +178,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// Its shape while `pairs` of its pairs load at once, the farthest with this round trip.
+    pub fn shape(&self, pairs: &[(usize, usize)], rtt: Duration) -> Shape {
+        super::step::shape(pairs, &self.roles, pairs.len(), rtt)
+    }
+
     /// Every host that takes part, in no order, some more than once.
     pub fn hosts(&self) -> impl Iterator<Item = usize> + '_ {
         let of_pairs = self.pairs.iter().flat_map(|(from, to)| [*from, *to]);

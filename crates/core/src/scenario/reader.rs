@@ -3,10 +3,10 @@
 
 use super::errors::{Place, Problems};
 use super::explain;
-use super::nearest::suggestion;
 use super::schema::{self, is_later_value};
 use super::tree::{Data, Entry, Node, Table, shortened};
-use crate::param::{Kind, Param, Raw, Value};
+use crate::nearest::suggestion;
+use crate::param::{Kind, MEMBER_NAME, Member, Param, Raw, Seam, Value, takes_no};
 use crate::units::{BitsPerSecond, Bytes, duration_text};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -320,6 +320,9 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
         }
         return Some(Value::Table(values));
     }
+    if let (Kind::Member(seam), Data::Table(table)) = (param.kind, &node.data) {
+        return read_member(param, seam, table, node.at, problems);
+    }
     if let Kind::Table(inner) = param.kind {
         if param.name == "auxiliary"
             && let Data::Flag(flag) = &node.data
@@ -368,6 +371,31 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
             None
         }
     }
+}
+
+/// `{ name = NAME, … }`: the name may be left out where the parameter has a default.
+fn read_member(param: &Param, seam: &Seam, table: &Table, at: Place, problems: &Problems) -> Option<Value> {
+    let named = match (table.get(MEMBER_NAME), param.default) {
+        (Some(node), _) => read_value(param, node, problems)?,
+        (None, Some(default)) => Value::Text(default.to_owned()),
+        (None, None) => {
+            problems.add(at, format!("`{}` lacks `{MEMBER_NAME}`", param.name));
+            return None;
+        }
+    };
+    let mut member = Member::of(&named)?;
+    let params = seam.member(&member.name).map_or(&[][..], |schema| schema.params);
+    for entry in table.entries.iter().filter(|entry| entry.key != MEMBER_NAME) {
+        match params.iter().find(|param| param.name == entry.key) {
+            Some(param) => member.given.set(param.name, read_value(param, &entry.node, problems)?),
+            None => {
+                let text = takes_no(&member.name, &entry.key, params);
+                problems.add(entry.key_at, format!("`{}`: {text}", param.name));
+                return None;
+            }
+        }
+    }
+    Some(member.into_value())
 }
 
 fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems) -> bool {
@@ -450,6 +478,9 @@ pub(super) fn kind_text(kind: Kind) -> String {
         Kind::Hosts => "a host's name, a pattern, or a list of them".to_owned(),
         Kind::Table(_) => "a table like { key = value }".to_owned(),
         Kind::Map(_) => "a table like { name = value }".to_owned(),
+        Kind::Member(seam) => {
+            format!("a name of `weir list {}`, or {{ name = \"NAME\", … }} with its parameters", seam.name)
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which points a criterion speaks of, and which point another is compared with.
 
-use super::nearest::nearest;
 use super::plan::{Condition, Configuration, Criterion, Fit, Plan, Reference, Select, Step};
 use crate::metric::Metric;
-use crate::param::Value;
+use crate::nearest::nearest;
+use crate::param::{Member, Value};
 use std::collections::BTreeMap;
 
 /// A point: index of the configuration, index of its step.
@@ -19,12 +19,18 @@ const VALUES_SHOWN: usize = 24;
 
 fn holds(condition: &Condition, value: &Value) -> bool {
     match condition {
-        Condition::OneOf(values) => values.contains(value),
+        Condition::OneOf(values) => values.contains(value) || is_named(values, value),
         Condition::Range { from, to } => match (value.as_number(), from.as_number(), to.as_number()) {
             (Some(value), Some(from), Some(to)) => (from..=to).contains(&value),
             _ => false,
         },
     }
+}
+
+/// A member with parameters is selected by its name alone, too.
+fn is_named(values: &[Value], value: &Value) -> bool {
+    matches!(value, Value::Table(_))
+        && Member::of(value).is_some_and(|member| values.contains(&Value::Text(member.name)))
 }
 
 fn selects(select: &Select, configuration: &Configuration, step: &Step) -> bool {

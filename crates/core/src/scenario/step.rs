@@ -3,13 +3,13 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::nearest::{nearest, suggestion};
-use super::plan::{RoleKey, Step, StepStart, WorkloadSchema};
+use super::plan::{RoleKey, Shape, Step, StepStart, WorkloadSchema};
 use super::reach::Reach;
 use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
 use super::tree::{Data, Table};
 use super::turns::{self, TURNS_PAIRS_MAX, Turns};
+use crate::nearest::{nearest, suggestion};
 use crate::param::{Param, Value, Values};
 use crate::topology::Topology;
 use std::cell::OnceCell;
@@ -89,7 +89,11 @@ pub(super) fn steps(
         let rtt = reach.map_or(Duration::ZERO, |reach| reach.longest(&pairs));
         // What is wrong with a single key has been said; this is about keys that do not go together.
         if problems.count() == met
-            && let Some(text) = (workload.refusal)(workload.name, &values, at_once(&pairs, &rounds), rtt)
+            && let Some(text) = (workload.refusal)(
+                workload.name,
+                &values,
+                &shape(&pairs, &roles, at_once(&pairs, &rounds), rtt),
+            )
         {
             problems.add(refused_key(&reader, table, &text), format!("step {name:?}: {text}"));
             continue;
@@ -109,6 +113,21 @@ pub(super) fn steps(
         });
     }
     steps
+}
+
+/// Of the pairs that load at once, or of the hosts of each role.
+pub(super) fn shape(
+    pairs: &[(usize, usize)],
+    roles: &[(&'static str, Vec<usize>)],
+    at_once: usize,
+    rtt: Duration,
+) -> Shape {
+    if !roles.is_empty() {
+        let hosts = roles.iter().map(|(key, hosts)| (*key, hosts.len())).collect();
+        return Shape { hosts, pairs: 0, rtt };
+    }
+    let count = |of: fn(&(usize, usize)) -> usize| pairs.iter().map(of).collect::<BTreeSet<_>>().len();
+    Shape { hosts: vec![("from", count(|pair| pair.0)), ("to", count(|pair| pair.1))], pairs: at_once, rtt }
 }
 
 /// The point's parameters with what people compare roles by: their number, or the one host's name.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 use weir_core::metric::{Better, Metric, Scope};
-use weir_core::scenario::{Opening, Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
+use weir_core::scenario::{Opening, Overrides, Plan, ScenarioErrors, Shape, WorkloadSchema, load};
 use weir_core::{Kind, Param, Values};
 
 const fn metric(name: &'static str, unit: &'static str, scope: Scope) -> Metric {
@@ -29,7 +29,7 @@ static BESIDE_METRICS: &[Metric] =
     &[metric("port.load_ratio", "1", Scope::Port), metric("port.dropped_packets", "packets", Scope::Port)];
 
 pub fn workloads() -> Vec<WorkloadSchema> {
-    let refusal = |_: &str, values: &Values, _, _| {
+    let refusal = |_: &str, values: &Values, _: &Shape| {
         let both = values.duration("duration").is_some() && values.size("bytes").is_some();
         let ends = ["duration", "bytes", "count"].iter().any(|key| values.get(key).is_some());
         match (both, ends) {

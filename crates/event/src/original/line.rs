@@ -221,7 +221,7 @@ pub fn patience(now: Instant, wake_at: Instant) -> Duration {
 
 /// The machine did not give what a role needs.
 pub fn failed(role: &str) -> impl Fn(io::Error) -> WorkloadError + '_ {
-    move |error| WorkloadError::stop(format!("{role} of the original's profile: {error}"))
+    move |error| WorkloadError::new(format!("{role} of the original's profile: {error}"))
 }
 
 /// Bytes that a data message has on its connection, and those before its payload.

@@ -96,7 +96,7 @@ impl Source {
                 "`fragment_size` is {} bytes; this profile needs {STAMP_BYTES} at least",
                 plan.fragment_bytes
             );
-            return Err(WorkloadError::stop(text));
+            return Err(WorkloadError::new(text));
         }
         let length = usize::try_from(plan.fragment_bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
         // As the original's.

@@ -110,6 +110,44 @@ fn every_algorithm_has_its_name_and_the_one_used_unless_asked_exists() {
     assert!(entry(DEFAULT).is_some() && entry("barrel-shift").is_none());
 }
 
+/// Whom a scheduler chose for each of the same events, over builders that differ in host, memory and speed.
+fn choices(entry: &SchedulerEntry, values: &Values) -> Vec<Option<u32>> {
+    let mut yard = Yard::of(entry, values).with(&[40_000, 60_000, 80_000, 100_000]);
+    let choose = |event: u64| {
+        let bytes = 1 + seed::split(event, "size") % 6_000;
+        let chosen = yard.assign_from((seed::split(event, "host") % 4) as u32, bytes);
+        // The first is never done, so that it fills; the others are, in the order in which they began.
+        if !event.is_multiple_of(5)
+            && let Some(place) = yard.in_flight.iter().position(|(id, _)| *id != BuilderId(0))
+            && let Some((id, bytes)) = yard.in_flight.remove(place)
+        {
+            yard.end(id, bytes);
+        }
+        chosen
+    };
+    (0..4_000).map(choose).collect()
+}
+
+// Spec: scenario.md#member-3
+#[test]
+fn every_parameter_of_a_scheduler_moves_its_choices() {
+    let mut tried = 0;
+    for entry in SCHEDULERS {
+        let defaults = Values::defaults(entry.params);
+        let before = choices(entry, &defaults);
+        for param in entry.params {
+            let moves = weir_seams::entry::conformance::values_of(param).into_iter().any(|value| {
+                let mut values = defaults.clone();
+                values.set(param.name, value);
+                choices(entry, &values) != before
+            });
+            assert!(moves, "{}: no value of {} changes anything", entry.name, param.name);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 8, "{tried} parameters were tried");
+}
+
 // Spec: event-building.md#choose-4
 #[test]
 fn round_robin_gives_every_builder_the_same_count() {

@@ -6,7 +6,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use weir_core::{Instant, Kind, Param, Values, seed};
 use weir_seams::scheduler::{BuilderId, Builders, Scheduler, Wanted};
 
-pub const PARAMS: &[Param] = &[Param::new("seed", Kind::Count, "Seed of the draws.").default("1")];
+pub const PARAMS: &[Param] =
+    &[Param::new("seed", Kind::Count, "Seed of the draws; the run's own unless given.")];
 
 /// Draws two different listed builders and takes the one with fewer outstanding bytes, the first drawn on a draw; if only one has room,
 /// that one; if neither has, the next in the order of slots after the first drawn that has.

@@ -53,7 +53,7 @@ impl Ends {
     }
 
     pub fn scheduler(self, listener: TcpListener) -> Result<Part, WorkloadError> {
-        let stop = |error: std::io::Error| WorkloadError::stop(error.to_string());
+        let stop = |error: std::io::Error| WorkloadError::new(error.to_string());
         let address = listener.local_addr().map_err(stop)?.to_string();
         let conductor = ConductorPlan {
             rules: self.rules,
@@ -82,7 +82,7 @@ impl Ends {
         };
         Builder::prepare(plan, listener)
             .map(Part::Builder)
-            .map_err(|error| WorkloadError::stop(error.to_string()))
+            .map_err(|error| WorkloadError::new(error.to_string()))
     }
 
     pub fn source(self, scheduler: SocketAddr) -> Result<Part, WorkloadError> {
@@ -149,7 +149,7 @@ impl Task for Prepared {
 }
 
 fn json(account: &impl Serialize) -> Result<serde_json::Value, WorkloadError> {
-    serde_json::to_value(account).map_err(|error| WorkloadError::stop(error.to_string()))
+    serde_json::to_value(account).map_err(|error| WorkloadError::new(error.to_string()))
 }
 
 /// The account as metrics: what was acknowledged at the stop, and what came later.

@@ -154,7 +154,7 @@ impl Job {
 
     /// What holds wherever a job comes from, a stranger included.
     pub fn check(&self) -> Result<(), WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         let (flows, held_bytes) = match self {
             Job::Stream(plan) => {
                 plan.check()?;
@@ -321,7 +321,7 @@ impl Job {
             (
                 Job::Stream(_) | Job::Burst(_) | Job::Connect(_) | Job::Udp(_) | Job::Path(_) | Job::Watch(_),
                 Flows::Streams(..) | Flows::Datagrams(_) | Flows::Paths(..),
-            ) => Err(WorkloadError::stop(format!("a {} step does not travel so", self.name()))),
+            ) => Err(WorkloadError::new(format!("a {} step does not travel so", self.name()))),
         }
     }
 }

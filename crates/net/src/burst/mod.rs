@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -31,12 +31,13 @@ impl Workload for Burst {
         metrics::METRICS
     }
 
-    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let (pair_count, rtt) = (shape.pairs, shape.rtt);
         let plan = BurstPlan::from_values(values)?;
         let flows = rendezvous::flow_count(plan.streams, pair_count, FLOWS_MAX)?;
         let bursts = plan.bursts().saturating_mul(flows);
         if bursts > BURSTS_MAX {
-            return Err(WorkloadError::stop(format!(
+            return Err(WorkloadError::new(format!(
                 "{bursts} bursts on {flows} flows; at most {BURSTS_MAX} are possible"
             )));
         }
@@ -47,12 +48,7 @@ impl Workload for Burst {
             Some(planned) => planned.as_secs_f64() + one,
             None => one * plan.bursts() as f64,
         };
-        Ok(Estimate {
-            still: Duration::ZERO,
-            duration: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
-            duration_bounded: false,
-            bytes: Some(total),
-        })
+        Ok(Estimate::about(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX), Some(total)))
     }
 
     fn opening(&self, _values: &Values) -> Opening {

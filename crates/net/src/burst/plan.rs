@@ -99,7 +99,7 @@ pub struct BurstPlan {
 impl BurstPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<BurstPlan, WorkloadError> {
-        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let stop = |text: &str| Err(WorkloadError::new(text));
         if values.duration("duration").is_some() {
             return stop("`duration` does not bound a burst step; give `repetitions`");
         }
@@ -140,7 +140,7 @@ impl BurstPlan {
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
         rendezvous::one_congestion(&self.tcp)?;
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         if self.size_bytes == 0 || self.size_bytes > SIZE_BYTES_MAX {
             return stop(format!(
                 "`size` is {} bytes; it must be from 1 to {SIZE_BYTES_MAX}",

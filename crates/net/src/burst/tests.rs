@@ -265,6 +265,6 @@ fn what_contradicts_itself_is_refused_by_the_names_of_its_keys() {
     assert!(refused(&[("duration", Value::Duration(Duration::from_secs(1)))]).contains("`duration`"));
     assert!(refused(&[("disconnect", text("timed"))]).contains("`connection`"));
     let many = values(&[("repetitions", Value::Count(100_000)), ("streams", Value::Count(4))]);
-    let error = Burst.estimate(&many, 4, Duration::ZERO).unwrap_err();
+    let error = Burst.estimate(&many, &Shape::of_pairs(4, Duration::ZERO)).unwrap_err();
     assert!(error.text.contains("1600000 bursts"), "{}", error.text);
 }

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
@@ -35,25 +35,24 @@ impl Workload for Connect {
         outcome::METRICS
     }
 
-    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let (pair_count, rtt) = (shape.pairs, shape.rtt);
         let plan = ConnectPlan::from_values(values)?;
         rendezvous::flow_count(plan.streams, pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
             // Its handshake and its exchange take a round trip each.
             Until::Duration(duration) if duration < rtt.saturating_mul(2) => {
-                return Err(WorkloadError::stop(format!(
+                return Err(WorkloadError::new(format!(
                     "`duration` {duration:?} ends before one connection does: it takes two round trips of {}",
                     human(rtt.as_secs_f64(), "s")
                 )));
             }
-            Until::Duration(duration) => {
-                Estimate { duration, duration_bounded: true, bytes: None, still: Duration::ZERO }
-            }
+            Until::Duration(duration) => Estimate::bounded(duration),
             Until::Count(count) => {
                 // A round trip for the handshake, one for the exchange, one for the end; hosts add about 100 us.
                 let one = 3.0 * rtt.as_secs_f64() + 1e-4;
                 let duration = Duration::try_from_secs_f64(count as f64 * one).unwrap_or(Duration::MAX);
-                Estimate { duration, duration_bounded: false, bytes: None, still: Duration::ZERO }
+                Estimate::about(duration, None)
             }
         })
     }

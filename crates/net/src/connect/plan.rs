@@ -53,7 +53,7 @@ pub struct ConnectPlan {
 impl ConnectPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<ConnectPlan, WorkloadError> {
-        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let stop = |text: &str| Err(WorkloadError::new(text));
         let until = Until::from_values(
             values,
             "a connect step needs `duration`, or the `count` of connections of a flow",
@@ -83,7 +83,7 @@ impl ConnectPlan {
     /// Bounds that hold wherever a plan comes from.
     pub fn check(&self) -> Result<(), WorkloadError> {
         rendezvous::one_congestion(&self.tcp)?;
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         for (name, bytes) in [("request", self.request_bytes), ("response", self.response_bytes)] {
             if bytes == 0 || bytes > MESSAGE_BYTES_MAX {
                 return stop(format!("`{name}` is {bytes} bytes; it must be from 1 to {MESSAGE_BYTES_MAX}"));

@@ -374,6 +374,6 @@ fn run(job: &Job, flows: Flows, control: &Control) -> Result<(Ran, Vec<TcpStream
             let reports = threads::each_alone("weir-udp", flows, control, |flow| end.run(flow))?;
             Ok((Ran::Datagrams(reports), Vec::new()))
         }
-        (job, _) => Err(WorkloadError::stop(format!("a {} step does not travel so", job.name()))),
+        (job, _) => Err(WorkloadError::new(format!("a {} step does not travel so", job.name()))),
     }
 }

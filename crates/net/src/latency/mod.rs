@@ -18,11 +18,11 @@ use std::time::Duration;
 use trips::{LatencyBody, METRICS};
 use weir_core::metric::Metric;
 use weir_core::param::Kind;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_core::units::human;
 use weir_core::{Param, Values};
 use weir_seams::workload::{
-    Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
+    Assignment, Bounds, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
 };
 use weir_transport::tcp_options::TcpOptions;
 use weir_transport::udp::DATAGRAM_BYTES_MAX;
@@ -109,7 +109,7 @@ fn timeout_default() -> Duration {
 impl LatencyPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<LatencyPlan, WorkloadError> {
-        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let stop = |text: &str| Err(WorkloadError::new(text));
         let until = Until::from_values(values, "a latency step needs `count` or `duration`")?;
         if values.size("bytes").is_some() {
             return stop(
@@ -142,7 +142,7 @@ impl LatencyPlan {
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
         rendezvous::one_congestion(&self.tcp)?;
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         if self.size_bytes == 0 || self.size_bytes > SIZE_BYTES_MAX {
             return stop(format!(
                 "`size` is {} bytes; it must be from 1 to {SIZE_BYTES_MAX}",
@@ -207,7 +207,7 @@ impl LatencyPlan {
                 (format!("`count` {count}"), format!("take a `count` of {least}"))
             }
         };
-        Err(WorkloadError::stop(format!(
+        Err(WorkloadError::new(format!(
             "`rate` {rate} Hz and {bound} make {requests} requests, and none counts: the first {} (`warm_up_count`) do not, nor \
              those of the first {:?} (`warm_up`); {longer}, a higher `rate` or less warm-up",
             self.warm_up_count, self.warm_up
@@ -228,7 +228,7 @@ impl LatencyPlan {
     fn fits(&self, rtt: Duration) -> Result<(), WorkloadError> {
         let trip = human(rtt.as_secs_f64(), "s");
         if self.transport == Travel::Udp && rtt > self.timeout {
-            return Err(WorkloadError::stop(format!(
+            return Err(WorkloadError::new(format!(
                 "`timeout` {:?} is shorter than the round trip of {trip}: every reply would count as lost",
                 self.timeout
             )));
@@ -236,7 +236,7 @@ impl LatencyPlan {
         let warm = u32::try_from(self.warm_up_count).map_or(Duration::MAX, |count| rtt.saturating_mul(count));
         match (self.until, self.rate_hertz) {
             (Until::Duration(duration), None) if !rtt.is_zero() && warm >= duration => {
-                Err(WorkloadError::stop(format!(
+                Err(WorkloadError::new(format!(
                     "`duration` {duration:?} ends before a request counts: the first {} (`warm_up_count`) take a round trip of \
                      {trip} each; take a longer `duration` or a lower `warm_up_count`",
                     self.warm_up_count
@@ -268,12 +268,8 @@ impl Workload for Latency {
         METRICS
     }
 
-    fn estimate(
-        &self,
-        values: &Values,
-        _pair_count: usize,
-        rtt: Duration,
-    ) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let rtt = shape.rtt;
         let plan = LatencyPlan::from_values(values)?;
         plan.fits(rtt)?;
         // Hosts add about 50 µs to the path, and slow start lets ten segments through at once.
@@ -285,7 +281,7 @@ impl Workload for Latency {
             (planned, _) => planned.unwrap_or_default().as_secs_f64(),
         };
         Ok(Estimate {
-            still: Duration::ZERO,
+            bounds: Bounds::default(),
             duration: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             duration_bounded: matches!(plan.until, Until::Duration(_)),
             bytes: match plan.until {

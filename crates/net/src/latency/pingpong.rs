@@ -28,8 +28,8 @@ impl Until {
         match (values.count("count"), values.duration("duration")) {
             (Some(count), None) => Ok(Until::Count(count)),
             (None, Some(duration)) => Ok(Until::Duration(duration)),
-            (None, None) => Err(WorkloadError::stop(needed)),
-            (Some(_), Some(_)) => Err(WorkloadError::stop(
+            (None, None) => Err(WorkloadError::new(needed)),
+            (Some(_), Some(_)) => Err(WorkloadError::new(
                 "`count` and `duration` both say when the step ends; give one of them",
             )),
         }

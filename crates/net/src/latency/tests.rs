@@ -354,11 +354,15 @@ fn requests_of_which_none_can_count_are_refused_with_what_would_do() {
     // In a closed loop the path's round trip tells, where it is known.
     let closed = |rtt| {
         let values = with(&[("duration", seconds(2))]);
-        Latency.estimate(&values, 1, Duration::from_millis(rtt)).map_err(|error| error.text)
+        Latency.estimate(&values, &Shape::of_pairs(1, Duration::from_millis(rtt))).map_err(|error| error.text)
     };
     assert!(closed(0).is_ok() && closed(199).is_ok());
     assert!(closed(200).unwrap_err().contains("the first 10 (`warm_up_count`)"));
-    let udp =
-        |rtt| Latency.estimate(&udp_values(&[("count", Value::Count(5))]), 1, Duration::from_millis(rtt));
+    let udp = |rtt| {
+        Latency.estimate(
+            &udp_values(&[("count", Value::Count(5))]),
+            &Shape::of_pairs(1, Duration::from_millis(rtt)),
+        )
+    };
     assert!(udp(1_000).is_ok() && udp(1_001).unwrap_err().text.contains("every reply would count as lost"));
 }

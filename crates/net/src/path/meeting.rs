@@ -112,7 +112,7 @@ pub fn prepare(
     let (mut greetings, mut meetings) = (BTreeMap::new(), BTreeMap::new());
     for flow in &body.flows {
         let place = Place::open(SocketAddr::new(body.address, 0), assignment.data_ports)
-            .map_err(|error| WorkloadError::stop(format!("host {}: {error}", assignment.host)))?;
+            .map_err(|error| WorkloadError::new(format!("host {}: {error}", assignment.host)))?;
         greetings.insert(flow.index, place.greeting);
         meetings.insert(flow.index, Meeting::Here(place));
     }
@@ -137,7 +137,7 @@ pub fn hear_all(flows: &[Flow]) -> Result<BTreeMap<u32, Meeting>, WorkloadError>
     let heard = flows.iter().map(|flow| {
         let directions = Directions::hear(&flow.stream).map_err(|error| {
             let entity = &flow.spec.entity;
-            WorkloadError::retry(format!("{entity}: where its datagrams go was not told: {error}"))
+            WorkloadError::new(format!("{entity}: where its datagrams go was not told: {error}"))
         })?;
         Ok((flow.spec.index, Meeting::There(directions)))
     });

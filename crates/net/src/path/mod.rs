@@ -30,7 +30,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -49,14 +49,15 @@ impl Workload for Path {
         metrics::METRICS
     }
 
-    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let (pair_count, rtt) = (shape.pairs, shape.rtt);
         let plan = PathPlan::from_values(values)?;
         rendezvous::flow_count(SENDS.len() as u64, pair_count, FLOWS_MAX)?;
         // Each way: some hops with their probes, twenty round trips, a few sizes, the train, and the transfer's slow start.
         let round_trips = 60 + 8 * u32::try_from(plan.probes).unwrap_or(u32::MAX);
         let duration = Duration::from_millis(1_500) + rtt.saturating_mul(round_trips);
         let bytes = Some(2 * plan.transfer_bytes * pair_count as u64);
-        Ok(Estimate { duration, duration_bounded: false, bytes, still: Duration::ZERO })
+        Ok(Estimate::about(duration, bytes))
     }
 
     fn opening(&self, _values: &Values) -> Opening {

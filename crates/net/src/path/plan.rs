@@ -54,7 +54,7 @@ pub struct PathPlan {
 impl PathPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<PathPlan, WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         let given = [
             ("duration", values.duration("duration").is_some()),
             ("bytes", values.size("bytes").is_some()),
@@ -94,11 +94,11 @@ impl PathPlan {
             ("transfer", self.transfer_bytes, TRANSFER_BYTES_MAX),
         ] {
             if value == 0 || value > most {
-                return Err(WorkloadError::stop(format!("`{name}` is {value}; it must be from 1 to {most}")));
+                return Err(WorkloadError::new(format!("`{name}` is {value}; it must be from 1 to {most}")));
             }
         }
         if !TIMEOUT.contains(&self.timeout) {
-            return Err(WorkloadError::stop(format!(
+            return Err(WorkloadError::new(format!(
                 "`timeout` is {:?}; it must be from {:?} to {:?}",
                 self.timeout,
                 TIMEOUT.start(),

@@ -163,7 +163,7 @@ pub fn run_with(
             // Where a name is for the privileged alone, an ad-hoc end has said so when the flow was made; elsewhere `granted` does.
             let own = TcpOptions { or_as_allowed: true, ..plan.tcp.of_stream(plan.stream_of(spec)) };
             own.apply_congestion(stream.as_fd())
-                .map_err(|error| WorkloadError::stop(format!("{}: {error}", spec.entity)))?;
+                .map_err(|error| WorkloadError::new(format!("{}: {error}", spec.entity)))?;
         }
     }
     let granted = rendezvous::granted_each(&flows, |spec| plan.tcp.of_stream(plan.stream_of(spec)));
@@ -221,7 +221,7 @@ pub fn run_with(
             // The peer must not wait for what will not come.
             let _ = socket::reset_on_close(half.socket());
         }
-        return Err(WorkloadError::stop("the load was aborted"));
+        return Err(WorkloadError::new("the load was aborted"));
     }
     // What was stopped has measured until then: it has no planned end any more.
     let end_ns = if watched && control.stopping() { u64::MAX } else { schedule.end_ns };
@@ -264,7 +264,7 @@ fn on_threads(
                 Ok(thread) => running.push(thread),
                 Err(error) => {
                     shared.control.abort();
-                    return Err(WorkloadError::retry(format!("a data thread could not be started: {error}")));
+                    return Err(WorkloadError::new(format!("a data thread could not be started: {error}")));
                 }
             }
         }
@@ -280,7 +280,7 @@ fn on_threads(
                 Err(_) => broken = Some("a data thread panicked: this is a bug of weir".to_owned()),
             }
         }
-        broken.map_or(Ok((halves, cpus)), |text| Err(WorkloadError::retry(text)))
+        broken.map_or(Ok((halves, cpus)), |text| Err(WorkloadError::new(text)))
     })
 }
 

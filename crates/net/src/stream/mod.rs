@@ -23,7 +23,7 @@ use plan::{FLOWS_MAX, StreamPlan, Until};
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
@@ -36,24 +36,23 @@ impl Workload for Stream {
         metrics::METRICS
     }
 
-    fn estimate(&self, values: &Values, pair_count: usize, rtt: Duration) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let (pair_count, rtt) = (shape.pairs, shape.rtt);
         let plan = StreamPlan::from_values(values)?;
         let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
         Ok(match plan.until {
             Until::Duration(duration) if duration <= rtt / 2 => {
-                return Err(WorkloadError::stop(format!(
+                return Err(WorkloadError::new(format!(
                     "`duration` {duration:?} ends before the first byte arrives, half a round trip of {} after the start",
                     human(rtt.as_secs_f64(), "s")
                 )));
             }
-            Until::Duration(duration) => {
-                Estimate { duration, duration_bounded: true, bytes: None, still: Duration::ZERO }
-            }
+            Until::Duration(duration) => Estimate::bounded(duration),
             // How fast they will go is what the step is to find out; a 1 Gbit/s path is as good a guess as any.
             Until::Bytes(bytes) => {
                 let total = bytes.saturating_mul(flows);
                 let duration = Duration::from_secs_f64(total as f64 * 8.0 / 1e9) + rtt;
-                Estimate { duration, duration_bounded: false, bytes: Some(total), still: Duration::ZERO }
+                Estimate::about(duration, Some(total))
             }
         })
     }

@@ -124,7 +124,7 @@ pub struct StreamPlan {
 impl StreamPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<StreamPlan, WorkloadError> {
-        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let stop = |text: &str| Err(WorkloadError::new(text));
         let until = match (values.duration("duration"), values.size("bytes")) {
             (Some(duration), None) => Until::Duration(duration),
             (None, Some(bytes)) => Until::Bytes(bytes.0),
@@ -161,7 +161,7 @@ impl StreamPlan {
 
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         // The kernel takes 0 without a word and does as if nothing had been asked.
         if let Some(mss) = self.tcp.mss.filter(|mss| !MSS_BYTES.contains(mss)) {
             return stop(format!(
@@ -239,17 +239,17 @@ impl StreamPlan {
         let mix = &self.tcp.congestion;
         let count = self.tcp.congestions().count();
         if self.tcp.congestions().any(str::is_empty) {
-            return Err(WorkloadError::stop(format!(
+            return Err(WorkloadError::new(format!(
                 "`tcp.congestion` is {mix:?}, with an empty name; a mix is written as \"cubic+bbr\""
             )));
         }
         if count > MIX_MAX {
-            return Err(WorkloadError::stop(format!(
+            return Err(WorkloadError::new(format!(
                 "`tcp.congestion` {mix:?} has {count} names; at most {MIX_MAX} are possible"
             )));
         }
         if count as u64 > self.streams {
-            return Err(WorkloadError::stop(format!(
+            return Err(WorkloadError::new(format!(
                 "`tcp.congestion` {mix:?} is for {count} `streams` or more, which take its names in turn; there are {}",
                 self.streams
             )));

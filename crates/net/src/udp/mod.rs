@@ -12,12 +12,11 @@ use crate::rendezvous::{self, Flow, Side};
 use crate::threads;
 use ends::End;
 use plan::{FLOWS_MAX, UdpPlan};
-use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_seams::workload::{
-    Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
+    Assignment, Bounds, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
 };
 use weir_sys::clock;
@@ -30,17 +29,12 @@ impl Workload for Udp {
         outcome::METRICS
     }
 
-    fn estimate(
-        &self,
-        values: &Values,
-        pair_count: usize,
-        _rtt: Duration,
-    ) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
         let plan = UdpPlan::from_values(values)?;
-        let flows = rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
+        let flows = rendezvous::flow_count(plan.flows_per_pair(), shape.pairs, FLOWS_MAX)?;
         let datagrams = plan.planned().as_secs_f64() * plan.packets_per_second * flows as f64;
         Ok(Estimate {
-            still: Duration::ZERO,
+            bounds: Bounds::default(),
             duration: plan.planned(),
             duration_bounded: matches!(plan.until, Until::Duration(_)),
             bytes: Some((datagrams * plan.size_bytes as f64) as u64),

@@ -64,7 +64,7 @@ pub struct UdpPlan {
 impl UdpPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<UdpPlan, WorkloadError> {
-        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let stop = |text: &str| Err(WorkloadError::new(text));
         let until =
             Until::from_values(values, "a udp step needs `duration`, or the `count` of datagrams of a flow")?;
         if values.size("bytes").is_some() {
@@ -97,7 +97,7 @@ impl UdpPlan {
 
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         let most = DATAGRAM_BYTES_MAX as u64;
         if !(SIZE_BYTES_MIN..=most).contains(&self.size_bytes) {
             return stop(format!(

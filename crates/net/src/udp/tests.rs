@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
+use std::time::Duration;
 use weir_core::Bytes;
 use weir_core::param::Value;
 use weir_core::record::Observed;

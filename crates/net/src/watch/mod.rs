@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::Opening;
+use weir_core::scenario::{Opening, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -33,15 +33,10 @@ impl Workload for Watch {
         &metrics::METRICS
     }
 
-    fn estimate(
-        &self,
-        values: &Values,
-        pair_count: usize,
-        _rtt: Duration,
-    ) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
         let plan = WatchPlan::from_values(values)?;
-        rendezvous::flow_count(plan.flows_per_pair(), pair_count, FLOWS_MAX)?;
-        Ok(Estimate { duration: plan.duration, duration_bounded: true, bytes: None, still: Duration::ZERO })
+        rendezvous::flow_count(plan.flows_per_pair(), shape.pairs, FLOWS_MAX)?;
+        Ok(Estimate::bounded(plan.duration))
     }
 
     fn opening(&self, _values: &Values) -> Opening {
@@ -133,7 +128,7 @@ pub fn run(
     let mut outcome = ran?;
     let mut body = WatchBody::default();
     for (entity, link, result) in probes {
-        let result = result.map_err(|_| WorkloadError::stop("a probe panicked: this is a bug of weir"))?;
+        let result = result.map_err(|_| WorkloadError::new("a probe panicked: this is a bug of weir"))?;
         match (result, link) {
             (Ok(probes), Link::Way(_)) => drop(body.probes_sent.insert(entity.clone(), probes)),
             (Ok(probes), Link::Door(_)) => drop(body.probes_received.insert(entity.clone(), probes)),
@@ -141,7 +136,7 @@ pub fn run(
         }
     }
     if control.aborted() {
-        return Err(WorkloadError::stop("the load was aborted"));
+        return Err(WorkloadError::new("the load was aborted"));
     }
     body.lost_samples = control.chunks().map_or(0, |queue| queue.lost_samples());
     body.stopped = control.stopping();

@@ -55,7 +55,7 @@ pub struct WatchPlan {
 impl WatchPlan {
     /// Errors name the keys that contradict each other.
     pub fn from_values(values: &Values) -> Result<WatchPlan, WorkloadError> {
-        let stop = |text: &str| Err(WorkloadError::stop(text));
+        let stop = |text: &str| Err(WorkloadError::new(text));
         let Some(duration) = values.duration("duration") else {
             return stop("a watch needs `duration`");
         };
@@ -77,7 +77,7 @@ impl WatchPlan {
 
     /// Bounds that hold wherever a plan comes from, a peer included.
     pub fn check(&self) -> Result<(), WorkloadError> {
-        let stop = |text: String| Err(WorkloadError::stop(text));
+        let stop = |text: String| Err(WorkloadError::new(text));
         self.stream.check()?;
         if self.stream.direction != Direction::Up {
             return stop("a watch sends one way".to_owned());
