@@ -106,3 +106,11 @@ fn the_resolved_scenario_says_the_member_as_it_was_chosen() {
     let plan = try_plan("dealer = { name = \"calendar\", slots = 64 }", "", &[]).unwrap();
     assert!(plan.resolved.contains("dealer = { name = \"calendar\", slots = 64 }"), "{}", plan.resolved);
 }
+
+// Spec: scenario.md#member-2
+#[test]
+fn a_text_where_a_table_belongs_is_no_member() {
+    let error =
+        try_plan("tcp = \"cubic\"", "", &["step.cards.tcp.window=1MB"]).expect_err("no table").to_string();
+    assert!(error.contains("`tcp` is no table here"), "{error}");
+}

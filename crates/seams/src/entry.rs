@@ -61,14 +61,16 @@ pub mod conformance {
     /// Values that `param` takes: every choice, both flags, both bounds, some size and some count.
     pub fn values_of(param: &Param) -> Vec<Value> {
         let bounds = [param.range.0, param.range.1].into_iter().filter(|bound| bound.is_finite());
-        match param.kind {
+        let mut values: Vec<Value> = match param.kind {
             Kind::Choice(choices) => choices.iter().map(|choice| Value::Text((*choice).to_owned())).collect(),
             Kind::Flag => vec![Value::Flag(false), Value::Flag(true)],
             Kind::Count => bounds.chain([7.0]).map(|bound| Value::Count(bound as u64)).collect(),
             Kind::Ratio => bounds.map(Value::Ratio).collect(),
             Kind::Size => bounds.chain([1_000.0]).map(|bound| Value::Size(Bytes(bound as u64))).collect(),
             _ => Vec::new(),
-        }
+        };
+        values.retain(|value| param.allows(value));
+        values
     }
 
     /// The defaults, and for each parameter the defaults with other values of it.
@@ -76,7 +78,7 @@ pub mod conformance {
         let defaults = Values::defaults(params);
         let mut all = vec![defaults.clone()];
         for param in params {
-            for other in values_of(param).into_iter().filter(|value| param.allows(value)) {
+            for other in values_of(param) {
                 let mut values = defaults.clone();
                 values.set(param.name, other);
                 all.push(values);

@@ -453,10 +453,7 @@ fn known_steps(scene: &Scene<'_>, condition: &Condition, at: Place, problems: &P
 /// A value, a list of values, or `{ from, to }`.
 fn read_condition(param: &Param, node: &Node, problems: &Problems) -> Option<Condition> {
     match &node.data {
-        Data::Table(_) if matches!(param.kind, Kind::Member(_)) => {
-            Some(Condition::OneOf(vec![read_value(param, node, problems)?]))
-        }
-        Data::Table(range) => {
+        Data::Table(range) if !matches!(param.kind, Kind::Member(_)) => {
             let (Some(from), Some(to), 2) = (range.get("from"), range.get("to"), range.entries.len()) else {
                 problems.add(node.at, format!("`{}`: a range is {{ from = …, to = … }}", param.name));
                 return None;

@@ -308,10 +308,12 @@ pub(super) fn id_text(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::Ratio(ratio) => ratio.to_string(),
         Value::Duration(duration) => units::duration_text(*duration),
-        Value::Table(_) if Member::of(value).is_some() => {
-            let Member { name, given } = Member::of(value).unwrap_or_else(|| Member::named(""));
-            given.0.iter().fold(name, |text, (key, value)| format!("{text}+{key}*{}", id_text(value)))
-        }
+        Value::Table(_) => match Member::of(value) {
+            Some(Member { name, given }) => {
+                given.0.iter().fold(name, |text, (key, value)| format!("{text}+{key}*{}", id_text(value)))
+            }
+            None => value.to_json().to_string(),
+        },
         other => match other.to_json() {
             serde_json::Value::String(text) => text,
             json => json.to_string(),

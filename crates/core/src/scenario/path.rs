@@ -31,6 +31,8 @@ pub(super) struct Target {
     paths: Vec<TreePath>,
     /// Hosts that need an entry of their own before something can be set on them.
     new_hosts: Vec<String>,
+    /// The key is a parameter of a seam's member, which may be written as its name alone.
+    in_member: bool,
     pub param: &'static Param,
 }
 
@@ -84,14 +86,14 @@ pub(super) fn find(
             let param = walk(&keys, &words[1..], "scenario", path, at, problems)?;
             let mut target = vec![Hop::Key("scenario".to_owned())];
             target.extend(words[1..].iter().map(|word| Hop::Key((*word).to_owned())));
-            Some(Target { paths: vec![target], new_hosts: Vec::new(), param })
+            Some(Target { paths: vec![target], new_hosts: Vec::new(), in_member: false, param })
         }
         "lab" if words.get(1) == Some(&"auxiliary") => {
             let keys: Vec<&'static Param> =
                 schema::LAB.iter().filter(|key| key.name == "auxiliary").collect();
             let param = walk(&keys, &words[1..], "lab", path, at, problems)?;
             let target = words.iter().map(|word| Hop::Key((*word).to_owned())).collect();
-            Some(Target { paths: vec![target], new_hosts: Vec::new(), param })
+            Some(Target { paths: vec![target], new_hosts: Vec::new(), in_member: false, param })
         }
         word if !ROOTS.contains(&word) || matches!(word, "sweep" | "lab") => {
             if word == "lab" && words.len() > 2 {
@@ -139,8 +141,10 @@ pub(super) fn find(
                 };
                 return refuse(help);
             }
-            let mut target =
-                Target { paths: Vec::new(), new_hosts: Vec::new(), param: chosen[0].keys.first()? };
+            let of_member = |key: &Param| key.name == words[2] && matches!(key.kind, Kind::Member(_));
+            let in_member = words.len() > 3 && chosen[0].keys.iter().any(|key| of_member(key));
+            let param = chosen[0].keys.first()?;
+            let mut target = Target { paths: Vec::new(), new_hosts: Vec::new(), in_member, param };
             for (index, named) in chosen.iter().enumerate() {
                 let prefix = format!("{word}.{}", words[1]);
                 if named.unknown_workload && !named.keys.iter().any(|key| key.name == words[2]) {
@@ -204,16 +208,13 @@ fn walk(
             Kind::Member(seam) => seam.param(word).is_some(),
             _ => false,
         });
-        let help = match nearest(word, settable.clone().map(|param| param.name)) {
-            _ if member.is_some() => {
-                let key = member.map_or("", |param| param.name);
-                Some(format!("did you mean `{prefix}.{key}.{word}`?"))
-            }
-            Some(near) => {
+        let help = match (member, nearest(word, settable.clone().map(|param| param.name))) {
+            (Some(Param { name, .. }), _) => Some(format!("did you mean `{prefix}.{name}.{word}`?")),
+            (None, Some(near)) => {
                 let end = rest.iter().fold(String::new(), |end, word| end + "." + word);
                 Some(format!("did you mean `{prefix}.{near}{end}`?"))
             }
-            None => suggestion(word, settable.map(|param| param.name)),
+            (None, None) => suggestion(word, settable.map(|param| param.name)),
         };
         problems.add_helped(at, format!("no such path: `{}`", shortened(path)), help);
         return None;
@@ -228,17 +229,9 @@ fn walk(
         }
         Kind::Map(inner) if rest.len() == 1 => Some(inner),
         Kind::Member(_) if rest == [MEMBER_NAME] => Some(param),
-        Kind::Member(seam) if rest.len() == 1 => {
-            let found = seam.param(rest[0]);
-            if found.is_none() {
-                let names: Vec<&str> = seam.params().map(|param| param.name).collect();
-                let help = match nearest(rest[0], names.iter().copied()) {
-                    Some(near) => Some(format!("did you mean `{prefix}.{word}.{near}`?")),
-                    None => suggestion(rest[0], names.iter().copied()),
-                };
-                problems.add_helped(at, format!("no such path: `{}`", shortened(path)), help);
-            }
-            found
+        Kind::Member(seam) => {
+            let inner: Vec<&'static Param> = seam.params().collect();
+            walk(&inner, rest, &format!("{prefix}.{word}"), path, at, problems)
         }
         _ => {
             problems.add_help(
@@ -385,16 +378,22 @@ pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, p
         }
     }
     for path in &target.paths {
+        if let (true, [member @ .., _]) = (target.in_member, path.as_slice()) {
+            spell_out_member(root, member, problems);
+        }
         set_at(root, path, at, node, problems);
     }
 }
 
-/// A member of a seam that is written as its name alone, as a table in which its parameters can be set.
-fn spelled_out_member(node: &Node) -> Option<Node> {
-    let name = node.as_text()?;
+/// A member of a seam that is written as its name alone becomes a table, in which its parameters can be set.
+fn spell_out_member(root: &mut Table, path: &[Hop], problems: &Problems) {
+    let Some((name, at)) = node_at(root, path).and_then(|node| Some((node.as_text()?.to_owned(), node.at)))
+    else {
+        return;
+    };
     let mut table = Table::default();
-    table.set(MEMBER_NAME, node.at, Node { data: Data::Text(name.to_owned()), at: node.at });
-    Some(Node { data: Data::Table(table), at: node.at })
+    table.set(MEMBER_NAME, at, Node { data: Data::Text(name), at });
+    set_at(root, path, at, &Node { data: Data::Table(table), at }, problems);
 }
 
 /// Checks what stands where a sweep or a case will set another value: written wrongly it is a mistake all the same.
@@ -445,11 +444,7 @@ fn set_at(table: &mut Table, path: &[Hop], at: Place, node: &Node, problems: &Pr
                     table.set(key, at, Node { data: Data::Table(Table::default()), at });
                 }
                 Some(short) => {
-                    // A text that has no short form is a member's name.
-                    let node = match schema::shorthand(key) {
-                        None => spelled_out_member(short).unwrap_or_else(|| short.clone()),
-                        Some(_) => spelled_out(key, short),
-                    };
+                    let node = spelled_out(key, short);
                     table.set(key, at, node);
                 }
             }

@@ -42,10 +42,6 @@ impl Shape {
     pub fn of_pairs(pairs: usize, rtt: Duration) -> Shape {
         Shape { hosts: vec![("from", pairs), ("to", pairs)], pairs, rtt }
     }
-    /// Hosts that have a role.
-    pub fn hosts_of(&self, role: &str) -> usize {
-        self.hosts.iter().find(|(key, _)| *key == role).map_or(0, |(_, count)| *count)
-    }
 }
 
 /// What it takes until a connection can be used: so many round trips, for which there is so much time.
