@@ -321,6 +321,7 @@ impl<'a> Campaign<'a> {
                 self.warnings.push(warning);
             }
         }
+        self.writer.failures(&output.failures)?;
         for samples in &output.samples {
             self.writer.samples(samples)?;
         }

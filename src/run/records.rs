@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_agent::job::StepResult;
 use weir_core::Instant;
 use weir_core::evidence::limiting_factor;
+use weir_core::failure::{Failure, FailureRecord};
 use weir_core::model::total_ceiling;
 use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TrialRecord};
 use weir_core::scenario::Step;
@@ -38,6 +39,9 @@ pub struct Taken {
     /// Why it does not count, if so.
     pub reason: Option<String>,
     pub granted: serde_json::Map<String, serde_json::Value>,
+    /// What failed, on the trial's clock, and how much did, what was not kept included.
+    pub failures: Vec<Failure>,
+    pub failure_count: u64,
     /// The workload's.
     pub own: Vec<Series>,
     /// Of samplers on the hosts.
@@ -78,20 +82,37 @@ impl Recorder<'_> {
         let around = if turn.is_none() { measured.rows() } else { Vec::new() };
         let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
         rows.extend(derived.rows);
-        let mut failures = result
-            .outcomes
-            .iter()
-            .flat_map(|it| it.failures.iter().map(|text| format!("host {}: {text}", it.host)));
-        let reason = result.failure.clone().or(derived.invalid).or_else(|| failures.next());
+        let reason = result.failure.clone().or(derived.invalid);
         let mut granted = serde_json::Map::new();
-        let mut own = Vec::new();
+        let (mut own, mut failures, mut failure_count) = (Vec::new(), Vec::new(), 0);
+        let origin_ns = i64::try_from(self.trial_start.as_ns()).unwrap_or(i64::MAX);
         for outcome in &mut result.outcomes {
+            failure_count += outcome.failures.count();
+            let of_host = std::mem::take(&mut outcome.failures).into_kept().into_iter();
+            failures.extend(of_host.map(|failure| Failure {
+                host: outcome.host.clone(),
+                at_ns: failure.at_ns.saturating_sub(origin_ns),
+                ..failure
+            }));
             granted.append(&mut outcome.granted);
             own.append(&mut outcome.series);
         }
         own.extend(derived.series);
         let began_ns = result.outcomes.iter().map(|outcome| outcome.started_ns).collect();
-        Taken { whole, factor, rows, around, reason, granted, own, of_hosts, began_ns }
+        failures.sort_by_key(|failure| failure.at_ns);
+        Taken {
+            whole,
+            factor,
+            rows,
+            around,
+            reason,
+            granted,
+            failures,
+            failure_count,
+            own,
+            of_hosts,
+            began_ns,
+        }
     }
 
     /// What a reader should know of a part of a step that has ended, in sentences.
@@ -141,6 +162,7 @@ impl Recorder<'_> {
         rows.extend(taken.around);
         let reason = taken.reason.or_else(|| taken.factor.unfit());
         self.samples(step, taken.whole, taken.own, &taken.of_hosts, output);
+        self.failures(step, taken.failures, output);
         output.records.push(TrialRecord {
             point: step.point.clone(),
             configuration: self.input.configuration.id.clone(),
@@ -154,7 +176,18 @@ impl Recorder<'_> {
             rows,
             pairs: Vec::new(),
             granted: taken.granted,
+            failure_count: taken.failure_count,
         });
+    }
+
+    /// What failed in a step.
+    pub fn failures(&self, step: &Step, failures: Vec<Failure>, output: &mut TrialOutput) {
+        output.failures.extend(failures.into_iter().map(|failure| FailureRecord {
+            point: step.point.clone(),
+            trial: self.input.trial,
+            step: step.name.clone(),
+            failure,
+        }));
     }
 
     /// The series of a step: its own, and of what is around it the part that belongs to it.

@@ -20,6 +20,7 @@ use weir_core::Instant;
 use weir_core::behind::BUCKETS;
 use weir_core::chunk::{Chunk, ChunkRecord};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
+use weir_core::failure::FailureRecord;
 use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
@@ -35,6 +36,7 @@ const SAMPLES_MAX: u128 = 6_000;
 pub struct TrialOutput {
     pub records: Vec<TrialRecord>,
     pub samples: Vec<SampleRecord>,
+    pub failures: Vec<FailureRecord>,
     /// What was known only at its end; the rest is in the results already.
     pub timeline: Vec<TimelineEvent>,
     /// Warnings of the events that are in the results already.
@@ -581,8 +583,8 @@ pub fn run(
     let happened: Vec<Occurrence> = injected.into_iter().filter(|it| it.start < ended).collect();
     let clocks = own_clocks(input, fleet, trial_start, ended);
     timeline.extend(clocks.iter().map(|(host, clock)| clock_event(host, clock, input, trial_start, ended)));
-    let (records, samples) = (Vec::new(), Vec::new());
-    let mut output = TrialOutput { records, samples, timeline, warnings, unwritten, lab_broken };
+    let (records, samples, failures) = (Vec::new(), Vec::new(), Vec::new());
+    let mut output = TrialOutput { records, samples, failures, timeline, warnings, unwritten, lab_broken };
     let recorder = Recorder { input, trial_start, series: &series, happened: &happened };
     let lateness = |job: usize| -> Lateness {
         let (before, after) = lateness[job].clone();

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 use weir_agent::job::{StepJob, StepResult};
+use weir_core::failure::Failure;
 use weir_core::record::{Factor, LimitingFactor, Observed, PairRecord, Row, Series, TrialRecord};
 use weir_core::scenario::{Step, StepStart};
 use weir_core::statistics::most_frequent;
@@ -49,6 +50,8 @@ struct Gathered {
     pairs: Vec<(usize, PairRecord)>,
     rows: Vec<Row>,
     granted: serde_json::Map<String, serde_json::Value>,
+    failures: Vec<Failure>,
+    failure_count: u64,
     own: Vec<Series>,
     of_hosts: BTreeMap<(String, String), Series>,
     /// Names of flows that are taken.
@@ -77,7 +80,8 @@ pub fn record(
         let taken = recorder.take(job, &step.of_pair(turn.pair), result, lateness(job));
         gathered.add(&configuration.topology, step, (turn.pair, turn.round), taken);
     }
-    let Gathered { mut pairs, mut rows, granted, own, of_hosts, began_ns, .. } = gathered;
+    let Gathered { mut pairs, mut rows, granted, failures, failure_count, own, of_hosts, began_ns, .. } =
+        gathered;
     // A host that was lost before the step fails its turns then, and they are not when the step was.
     let began = || pairs.iter().filter(|(_, pair)| pair.start_ns < pair.end_ns);
     let whole = Window {
@@ -114,6 +118,7 @@ pub fn record(
         });
     }
     recorder.samples(step, whole, own, &of_hosts, output);
+    recorder.failures(step, failures, output);
     let factor = limiting_factor(&pairs);
     let reason = does_not_count(&pairs, broken_off).or_else(|| factor.unfit());
     output.records.push(TrialRecord {
@@ -129,6 +134,7 @@ pub fn record(
         rows,
         pairs,
         granted,
+        failure_count,
     });
 }
 
@@ -152,6 +158,11 @@ impl Gathered {
             series.entity = self.free_name(&series.entity, &mut names);
             self.own.push(series);
         }
+        for mut failure in taken.failures {
+            failure.job = self.free_name(&failure.job, &mut names);
+            self.failures.push(failure);
+        }
+        self.failure_count += taken.failure_count;
         for (of, granted) in taken.granted {
             let of = self.free_name(&of, &mut names);
             self.granted.insert(of, granted);

@@ -9,7 +9,7 @@ use weir_core::record::Series;
 use weir_seams::workload::{Assignment, Outcome, WorkloadError};
 
 /// Number of this set of messages; both ends must speak the same.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// Largest message from the coordinator: assignments of a few hundred flows.
 pub const TO_AGENT_BYTES_MAX: usize = 16 << 20;
 /// Largest message from an agent: series of 16 flows at 1 ms over minutes.

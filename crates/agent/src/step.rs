@@ -145,6 +145,9 @@ fn to_our_clock(fleet: &Fleet, result: &mut StepResult, from: Instant, to: Insta
         let ours = |ns: u64| u64::try_from(clock.to_ours_ns(i128::from(ns))).unwrap_or(0);
         outcome.started_ns = ours(outcome.started_ns);
         outcome.ended_ns = ours(outcome.ended_ns);
+        for failure in outcome.failures.iter_mut() {
+            failure.at_ns = clock.to_ours_ns(i128::from(failure.at_ns));
+        }
         series_to_our_clock(clock, &mut outcome.series);
     }
 }

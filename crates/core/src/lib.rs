@@ -5,6 +5,7 @@ pub mod behind;
 pub mod chunk;
 pub mod evidence;
 pub mod fabric_page;
+pub mod failure;
 pub mod hosts;
 pub mod judge;
 pub mod metric;

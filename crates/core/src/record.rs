@@ -126,6 +126,13 @@ pub struct TrialRecord {
     /// What was asked for and what the kernel granted, and the like; by entity.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub granted: serde_json::Map<String, serde_json::Value>,
+    /// Operations that failed: those of them that were kept are in `failures.jsonl`.
+    #[serde(default, skip_serializing_if = "no_failure")]
+    pub failure_count: u64,
+}
+
+fn no_failure(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The turn of one pair in one trial.

@@ -61,6 +61,7 @@ fn trial(point: &str, number: u32, value: f64) -> TrialRecord {
         ],
         pairs: Vec::new(),
         granted: serde_json::Map::new(),
+        failure_count: 0,
     }
 }
 

@@ -59,6 +59,7 @@ fn matrix(number: u32, values: [f64; 4], failed: Option<(&str, &str)>) -> TrialR
         rows: Vec::new(),
         pairs: Vec::new(),
         granted: serde_json::Map::new(),
+        failure_count: 0,
     };
     let remote = [("a-0", "b-0"), ("a-1", "b-0"), ("b-0", "a-0"), ("b-0", "a-1")];
     let local = [("a-0", "a-1"), ("a-1", "a-0")].map(|pair| (pair, "local", 900e6));

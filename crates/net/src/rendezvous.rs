@@ -2,15 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_core::failure::Failure;
 use weir_core::hosts::PortRange;
 use weir_core::scenario::Opening;
 use weir_seams::workload::{Assignment, Control, Outcome, StepRequest, Task, WorkloadError};
+use weir_sys::{clock, errno};
 use weir_transport::address::Shown;
 use weir_transport::associate::open_all;
 use weir_transport::dial::{Call, dial};
@@ -53,6 +56,31 @@ pub struct FlowSpec {
     pub peer: String,
     /// Whether this end sends.
     pub sends: bool,
+}
+
+impl FlowSpec {
+    /// What this end does with the payload.
+    pub fn operation(&self) -> &'static str {
+        if self.sends { "send" } else { "receive" }
+    }
+
+    /// What ended this flow's `operation` at this end just now, as a record.
+    pub fn failure(&self, operation: &str, error: &io::Error) -> Failure {
+        let code = errno::name(error).map(str::to_owned);
+        Failure { code, ..self.gave_up(operation, clock::monotonic().as_ns(), error.to_string()) }
+    }
+
+    /// What this end gave up at `at_ns` of the host's clock.
+    pub fn gave_up(&self, operation: &str, at_ns: u64, text: String) -> Failure {
+        Failure {
+            at_ns: i64::try_from(at_ns).unwrap_or(i64::MAX),
+            job: self.entity.clone(),
+            operation: operation.to_owned(),
+            target: self.peer.clone(),
+            text,
+            ..Failure::default()
+        }
+    }
 }
 
 /// The body of an assignment.
@@ -462,6 +490,11 @@ pub fn bodies<T: serde::de::DeserializeOwned>(outcomes: &[Outcome]) -> Result<Ve
             .map_err(|error| format!("host {}: its outcome is malformed: {error}", outcome.host))
     };
     outcomes.iter().map(body).collect()
+}
+
+/// Why a load of which every flow counts is not valid: the first flow that broke.
+pub fn first_failure(outcomes: &[Outcome]) -> Option<String> {
+    outcomes.iter().find_map(|outcome| outcome.failures.first()).map(Failure::to_string)
 }
 
 /// What the kernel granted less of than was asked, from the grants of all outcomes: each text once, with how many ends of

@@ -1,14 +1,16 @@
 //! Reads a results folder, whole or left behind by a killed run.
 
 use crate::curve::Curves;
+use crate::failures::FailureKinds;
 use crate::long::LongViews;
 use crate::read::{FolderError, document, lines, text};
 use crate::running::Running;
 use crate::weight;
-use crate::writer::CHUNKS;
+use crate::writer::{CHUNKS, FAILURES};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_core::chunk::ChunkRecord;
+use weir_core::failure::FailureRecord;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
 use weir_core::scenario::{CONFIGURATIONS_MAX, TRIALS_MAX};
 
@@ -54,6 +56,7 @@ pub struct Folder {
     pub notes: Vec<String>,
     pub(crate) curves: Curves,
     pub(crate) long: LongViews,
+    pub(crate) failures: FailureKinds,
 }
 
 impl Folder {
@@ -130,6 +133,13 @@ impl Folder {
             })?;
         }
         notes.extend(folder.long.note());
+        if path.join(FAILURES).exists() {
+            lines(path, FAILURES, notes, |record: FailureRecord| {
+                folder.failures.add(record);
+                Ok(())
+            })?;
+        }
+        notes.extend(folder.failures.note());
         if let Some(note) = folder.curves.note() {
             notes.push(note);
         }

@@ -3,6 +3,7 @@
 
 mod curve;
 mod escape;
+mod failures;
 mod folder;
 mod html;
 mod long;

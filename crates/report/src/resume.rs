@@ -4,7 +4,7 @@
 use crate::folder::Folder;
 use crate::read::{FolderError, document, lines, lines_with_ends, text};
 use crate::records::{RunRecords, TrialSet};
-use crate::writer::{CHUNKS, Lines, RUNNING, WriteError, Writer, failed};
+use crate::writer::{CHUNKS, FAILURES, Lines, RUNNING, WriteError, Writer, failed};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -27,6 +27,7 @@ const RENDERINGS: &[&str] = &[
     "trials.csv",
     "samples.csv",
     "chunks.csv",
+    "failures.csv",
 ];
 /// Trials that a warning names; more are counted.
 const TRIALS_NAMED_MAX: usize = 8;
@@ -52,7 +53,9 @@ fn what_to_do(error: &FolderError) -> &'static str {
         Some("trials.jsonl") => {
             "Remove that line and all after it: the trials they are of are carried out again"
         }
-        Some("samples.jsonl" | "timeline.jsonl" | CHUNKS) => "Remove that line: the rest goes without it",
+        Some("samples.jsonl" | "timeline.jsonl" | CHUNKS | FAILURES) => {
+            "Remove that line: the rest goes without it"
+        }
         _ => "Put the file back from a copy, or start the run anew",
     }
 }
@@ -79,8 +82,8 @@ pub struct Interrupted {
     timeline: File,
     /// Bytes of each line file that stay.
     kept_bytes: [(&'static str, u64); 3],
-    /// Of the fine series, which only some runs have.
-    kept_chunks: Option<u64>,
+    /// Of the files that only some runs have: fine series, failures.
+    kept_of_some: Vec<(&'static str, u64)>,
 }
 
 /// Which trial a line belongs to; the rest of it is not looked at.
@@ -200,23 +203,24 @@ impl Interrupted {
             }
             Ok(())
         })?;
-        let (mut chunk_bytes, mut over) = (0, false);
-        let has_chunks = directory.join(CHUNKS).exists();
-        if has_chunks {
-            lines_with_ends(directory, CHUNKS, &mut notes, |chunk: OfTrial, end| {
-                let id = planned(&chunk.point, chunk.trial);
-                over |= !(end.whole && id.is_some_and(|id| finished.contains(id, chunk.trial)));
+        let mut kept_of_some = Vec::new();
+        for name in [CHUNKS, FAILURES].into_iter().filter(|name| directory.join(name).exists()) {
+            let (mut bytes, mut over) = (0, false);
+            lines_with_ends(directory, name, &mut notes, |line: OfTrial, end| {
+                let id = planned(&line.point, line.trial);
+                over |= !(end.whole && id.is_some_and(|id| finished.contains(id, line.trial)));
                 if !over {
-                    chunk_bytes = end.bytes;
+                    bytes = end.bytes;
                 }
                 Ok(())
             })?;
+            kept_of_some.push((name, bytes));
         }
         drop(configuration_of);
         Ok(Interrupted {
             missing: without_samples(&plan, &counting, &sampled),
             has_definitions,
-            kept_chunks: has_chunks.then_some(chunk_bytes),
+            kept_of_some,
             directory: directory.to_owned(),
             plan,
             scenario_toml,
@@ -268,8 +272,8 @@ impl Interrupted {
             });
             cut.map_err(failed("go on with", &path)).map(|file| Lines::new(path, file))
         };
-        if let Some(bytes) = self.kept_chunks {
-            cut(CHUNKS, bytes, directory.append(CHUNKS))?;
+        for (name, bytes) in &self.kept_of_some {
+            cut(name, *bytes, directory.append(name))?;
         }
         let [timeline, trials, samples] = self.kept_bytes.map(|(name, bytes)| {
             let opened = match name {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
+use weir_core::failure::{Failure, FailureRecord};
 use weir_core::record::{SampleRecord, Series, Summary};
 
 fn sample_folder() -> tempfile::TempDir {
@@ -463,7 +464,7 @@ fn every_sink_of_tables_makes_its_files_of_a_finished_run_and_of_a_killed_one() 
     for (tables, file) in tables.iter().flat_map(|it| it.files().iter().map(move |file| (it, *file))) {
         // The sample run watched nothing.
         let Some((bytes, notes)) = written(*tables, file) else {
-            assert_eq!(file, "chunks.csv");
+            assert!(["chunks.csv", "failures.csv"].contains(&file), "{file}");
             continue;
         };
         assert!(notes.is_empty() && bytes.len() > 100, "{file}: {} bytes, {notes:?}", bytes.len());
@@ -475,7 +476,7 @@ fn every_sink_of_tables_makes_its_files_of_a_finished_run_and_of_a_killed_one() 
     for (tables, file) in tables.iter().flat_map(|it| it.files().iter().map(move |file| (it, *file))) {
         match written(*tables, file) {
             None => assert!(
-                ["points.csv", "points.parquet", "chunks.csv"].contains(&file),
+                ["points.csv", "points.parquet", "chunks.csv", "failures.csv"].contains(&file),
                 "{file} of a killed run"
             ),
             Some((bytes, notes)) if file.starts_with("trials") => {
@@ -494,6 +495,54 @@ fn every_sink_of_tables_makes_its_files_of_a_finished_run_and_of_a_killed_one() 
         csv.contains(",false,\"the load ran 3.12 s of the planned 3 s, more than 1 % beyond\","),
         "{csv}"
     );
+}
+
+// Spec: results.md#failure-2
+#[test]
+fn what_failed_has_its_table_in_the_report_and_its_rows_in_the_export_and_text_stays_text() {
+    let directory = sample_folder();
+    let run = directory.path().join("run");
+    let failure = |at_ns, code: Option<&str>| FailureRecord {
+        point: "one".to_owned(),
+        trial: 0,
+        step: "one".to_owned(),
+        failure: Failure {
+            at_ns,
+            host: "left-0".to_owned(),
+            job: "flow.left-0.right-0.3".to_owned(),
+            operation: "receive".to_owned(),
+            target: "right-0".to_owned(),
+            code: code.map(str::to_owned),
+            retries: 0,
+            text: "receive failed after 7 bytes: <script>".to_owned(),
+        },
+    };
+    let lines = [failure(1_250_000_000, Some("ECONNRESET")), failure(1_500_000_000, None)];
+    let text: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+    // The last line was cut short by a kill.
+    fs::write(run.join("failures.jsonl"), text + "{\"point\":").unwrap();
+    let folder = read(&run);
+    assert!(
+        folder.notes[0].contains("failures.jsonl: line 3, the last, was cut short"),
+        "{:?}",
+        folder.notes
+    );
+    let page = html(&folder);
+    let table = &page[page.find("<h4>Failures").unwrap()..];
+    for part in [
+        "2 operations failed",
+        "<td>ECONNRESET<td class=n>1",
+        "1.250 s",
+        "flow.left-0.right-0.3 on left-0 → right-0: receive failed after 7 bytes: &lt;script&gt;",
+    ] {
+        assert!(table.contains(part), "{part}: {}", &table[..900]);
+    }
+    let csv = SINKS.iter().find(|entry| entry.name == "csv").unwrap().build.tables().unwrap();
+    let mut out = Vec::new();
+    csv.write_file("failures.csv", &run, &mut out).unwrap().unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert_eq!(out.lines().count(), 3, "{out}");
+    assert!(out.contains(",1250000000,left-0,flow.left-0.right-0.3,receive,right-0,ECONNRESET,0,"), "{out}");
 }
 
 // Spec: results.md#results-7 and results.md#results-8

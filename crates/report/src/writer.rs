@@ -7,12 +7,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use weir_core::chunk::ChunkRecord;
+use weir_core::failure::FailureRecord;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
 use weir_sys::directory::{Directory, begin_sync};
 
 /// Fine series as they came; only of runs that have some.
 pub(crate) const CHUNKS: &str = "chunks.jsonl";
+/// What failed; only of runs in which something did.
+pub(crate) const FAILURES: &str = "failures.jsonl";
 /// Samples of the trial that runs, stretch by stretch.
 pub(crate) const RUNNING: &str = "running.jsonl";
 /// The folder of captures in a results folder.
@@ -49,6 +52,8 @@ pub struct Writer {
     samples: Lines,
     /// From the first fine series on.
     chunks: Option<Lines>,
+    /// From the first failure on.
+    failures: Option<Lines>,
     /// From a trial's first stretch of samples to its end.
     running: Option<Lines>,
     /// Files that others fill, until a trial's end syncs them.
@@ -84,7 +89,16 @@ impl Writer {
     }
 
     pub(crate) fn on(directory: Directory, timeline: Lines, trials: Lines, samples: Lines) -> Writer {
-        Writer { directory, timeline, trials, samples, chunks: None, running: None, captures: Vec::new() }
+        Writer {
+            directory,
+            timeline,
+            trials,
+            samples,
+            chunks: None,
+            failures: None,
+            running: None,
+            captures: Vec::new(),
+        }
     }
 
     pub fn directory(&self) -> &Path {
@@ -141,7 +155,8 @@ impl Writer {
             }
         }
         let captures = std::mem::take(&mut self.captures);
-        let measured = || [&self.timeline, &self.samples].into_iter().chain(&self.chunks).chain(&captures);
+        let some = || self.chunks.iter().chain(&self.failures);
+        let measured = || [&self.timeline, &self.samples].into_iter().chain(some()).chain(&captures);
         measured().for_each(|lines| begin_sync(&lines.file));
         measured().try_for_each(Lines::sync)?;
         if let Some(running) = self.running.take() {
@@ -183,15 +198,23 @@ impl Writer {
 
     /// A stretch of a fine series, as it comes; its file is there from the first of them on.
     pub fn chunk(&mut self, chunk: &ChunkRecord) -> Result<(), WriteError> {
-        let lines = match self.chunks.take() {
-            Some(lines) => lines,
-            None => {
-                let path = self.directory().join(CHUNKS);
-                let file = self.directory.append_or_create(CHUNKS).map_err(failed("create", &path))?;
-                Lines::new(path, file)
-            }
-        };
+        let lines = self.chunks.take().map_or_else(|| self.lines(CHUNKS), Ok)?;
         self.chunks.insert(lines).append(chunk).map(drop)
+    }
+
+    /// What failed in a trial that is over; its file is there from the first failure on.
+    pub fn failures(&mut self, failures: &[FailureRecord]) -> Result<(), WriteError> {
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let lines = self.failures.take().map_or_else(|| self.lines(FAILURES), Ok)?;
+        self.failures.insert(lines).append_all(failures).map(drop)
+    }
+
+    fn lines(&self, name: &str) -> Result<Lines, WriteError> {
+        let path = self.directory().join(name);
+        let file = self.directory.append_or_create(name).map_err(failed("create", &path))?;
+        Ok(Lines::new(path, file))
     }
 
     /// A file of the folder `captures` for another process to fill, in the place of one that is there already. It is synced

@@ -15,6 +15,7 @@ use std::time::Duration;
 use thiserror::Error;
 use weir_core::behind::Behind;
 use weir_core::evidence::LATENESS_ALLOWED_NS_LEAST;
+use weir_core::failure::Failures;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
@@ -146,9 +147,9 @@ pub struct Outcome {
     /// What `derive` needs beyond that.
     #[serde(default)]
     pub body: serde_json::Value,
-    /// Failures that did not end the task: errno, time, operation, host.
+    /// What failed and did not end the task. None of them makes the trial invalid: `derive` does, where they say so much.
     #[serde(default)]
-    pub failures: Vec<String>,
+    pub failures: Failures,
     /// Waits for a core of the thread of this part that measured and waited longest; the agent puts it in.
     #[serde(default)]
     pub waits: Behind,

@@ -6,6 +6,7 @@ pub mod bell;
 pub mod clock;
 pub mod directory;
 pub mod epoll;
+pub mod errno;
 pub mod idle;
 pub mod interface;
 pub mod limits;

@@ -154,6 +154,7 @@ impl Kept {
             rows: measurement.rows.clone(),
             pairs: Vec::new(),
             granted: measurement.granted.clone(),
+            failure_count: measurement.failures.len() as u64,
         }])?;
         self.writer.summary(&summary)?;
         let folder = Folder::read(self.writer.directory())?;

@@ -129,7 +129,6 @@ impl Task for Prepared {
             Part::Scheduler(scheduler, _) => {
                 let mut account = scheduler.run(control)?;
                 outcome.series = named(std::mem::take(&mut account.series));
-                outcome.failures.extend(account.failure.clone());
                 json(&account)?
             }
             Part::Source(source) => {
@@ -215,7 +214,9 @@ pub(super) fn derive(plan: &EventPlan, outcomes: &[Outcome]) -> Result<Derived, 
     }
     let planned = plan.events.saturating_sub(1) as f64 / plan.rate_hz;
     // The burst at the start makes a run shorter than its rate says; the document let 1 % pass.
-    if scheduler.heartbeats < plan.events {
+    if let Some(text) = &scheduler.failure {
+        derived.invalid = Some(text.clone());
+    } else if scheduler.heartbeats < plan.events {
         derived.invalid =
             Some(format!("only {} of {} heartbeats were sent", scheduler.heartbeats, plan.events));
     } else if run > planned * (1.0 + LENGTH_TOLERANCE) {

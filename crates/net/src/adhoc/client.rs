@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use weir_core::Values;
 use weir_core::chunk::Chunk;
 use weir_core::evidence::{GeneratorFacts, TransportFacts};
+use weir_core::failure::Failure;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
 use weir_sys::clock;
@@ -470,7 +471,7 @@ pub(crate) fn judge(job: &Job, values: &Values, outcomes: Vec<Outcome>, ender: O
             }));
         }
         measurement.rows.extend(outcome.rows);
-        for text in outcome.failures {
+        for text in outcome.failures.iter().map(Failure::to_string) {
             // Both ends may say the same of a flow.
             if !measurement.failures.contains(&text) {
                 measurement.failures.push(text);

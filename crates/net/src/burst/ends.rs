@@ -59,6 +59,7 @@ impl End<'_> {
     /// Without a link the bursts go on the flow's own connection.
     pub fn run(&self, flow: Flow, link: Option<&Link>) -> Report {
         let Flow { spec, stream } = flow;
+        let own = spec.clone();
         let start_ns = self.control.start_at().as_ns();
         let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
         let result = threads::prepare(&stream).and_then(|()| {
@@ -77,9 +78,10 @@ impl End<'_> {
         if self.control.is_cut() {
             // How it broke tells nothing: it was broken from here.
         } else if let Err(error) = result {
-            report.failure = Some(self.guard.explain(error).to_string());
+            report.failure = Some(own.failure(own.operation(), &self.guard.explain(error)));
         } else if self.guard.silenced() {
-            report.failure = Some(self.guard.explain(io::Error::other("ended")).to_string());
+            let silent = self.guard.explain(io::Error::other("ended"));
+            report.failure = Some(own.failure(own.operation(), &silent));
         }
         if self.control.aborted() || report.failure.is_some() {
             // The peer must not wait for what will not come.

@@ -9,6 +9,7 @@ use crate::rendezvous;
 use crate::stream::derive::TRIAL;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use weir_core::failure::Failure;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{DeriveContext, Derived, Outcome};
 
@@ -80,7 +81,7 @@ pub struct Report {
     pub sent: Option<SentFlow>,
     pub received: Option<ReceivedFlow>,
     pub lateness: Option<(Lateness, Ticks)>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,9 +94,7 @@ pub struct BurstBody {
 pub fn assemble(outcome: &mut Outcome, reports: Vec<Report>) {
     let mut body = BurstBody::default();
     for Report { entity, sent, received, lateness, failure } in reports {
-        if let Some(text) = failure {
-            outcome.failures.push(format!("{entity}: {text}"));
-        }
+        failure.into_iter().for_each(|failure| outcome.failures.push(failure));
         if let Some((lateness, _)) = lateness {
             outcome.rows.extend(lateness.rows(&entity));
         }
@@ -246,9 +245,9 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     let clocks: Vec<Account> = all_sent.iter().filter_map(|sent| sent.account).collect();
     derived.generator = generator::facts(&clocks, outcomes);
     derived.warnings = rendezvous::clamped(outcomes);
-    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
+    let broken = rendezvous::first_failure(outcomes);
     let nothing = all_sent.is_empty().then(|| "no burst was sent".to_owned());
-    derived.invalid = broken.cloned().or(missing).or(nothing);
+    derived.invalid = broken.or(missing).or(nothing);
     derived
 }
 

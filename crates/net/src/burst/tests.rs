@@ -213,7 +213,7 @@ fn a_burst_of_minutes_moves_all_the_while() {
         let moved = control.sent();
         assert!((READ as u64 / 2..1 << 30).contains(&moved), "{moved}");
         drop(peer);
-        assert!(sender.join().unwrap().failures[0].contains("burst 0"));
+        assert!(sender.join().unwrap().failures.first().unwrap().text.contains("burst 0"));
     });
 }
 
@@ -222,12 +222,12 @@ fn a_burst_of_minutes_moves_all_the_while() {
 fn a_peer_that_never_reads_or_is_gone_ends_the_flow_with_a_reason() {
     let (unread, peer) = flow();
     let outcome = send(unread);
-    assert!(outcome.failures[0].contains("silent for"), "{outcome:?}");
+    assert!(outcome.failures.first().unwrap().text.contains("silent for"), "{outcome:?}");
     drop(peer);
     let (gone, peer) = flow();
     drop(peer);
     let outcome = send(gone);
-    assert!(outcome.failures[0].contains("burst "), "{outcome:?}");
+    assert!(outcome.failures.first().unwrap().text.contains("burst "), "{outcome:?}");
 }
 
 #[test]

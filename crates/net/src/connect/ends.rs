@@ -34,6 +34,7 @@ fn now_ns() -> u64 {
 impl End<'_> {
     pub fn run(&self, flow: Flow, link: Option<Link>) -> Report {
         let Flow { spec, stream } = flow;
+        let makes = matches!(link, Some(Link::Way(_)));
         let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
         let result = threads::prepare(&stream).and_then(|()| match link {
             Some(Link::Way(way)) => self.make(&way, &mut report),
@@ -42,7 +43,8 @@ impl End<'_> {
         });
         // How a connection broke that was cut from here tells nothing.
         if let (Err(error), false) = (result, self.control.is_cut()) {
-            report.failure = Some(self.guard.explain(error).to_string());
+            let operation = if makes { "connect" } else { "accept" };
+            report.failure = Some(spec.failure(operation, &self.guard.explain(error)));
         }
         if self.control.aborted() || report.failure.is_some() {
             // The peer must not wait for what will not come.

@@ -7,6 +7,7 @@ use crate::rendezvous;
 use crate::stream::derive::TRIAL;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use weir_core::failure::Failure;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{Observed, Row};
 use weir_seams::workload::{DeriveContext, Derived, Outcome};
@@ -91,7 +92,7 @@ pub struct Report {
     pub entity: String,
     /// `None` for the server's end.
     pub made: Option<(Made, Phases)>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -103,9 +104,7 @@ pub struct ConnectBody {
 pub fn assemble(outcome: &mut Outcome, reports: Vec<Report>) {
     let mut body = ConnectBody::default();
     for Report { entity, made, failure } in reports {
-        if let Some(text) = failure {
-            outcome.failures.push(format!("{entity}: {text}"));
-        }
+        failure.into_iter().for_each(|failure| outcome.failures.push(failure));
         let Some((made, phases)) = made else { continue };
         let all = [
             (TOTAL, phases.total),
@@ -168,9 +167,9 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         }
         _ => None,
     });
-    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
+    let broken = rendezvous::first_failure(outcomes);
     let nothing = all.is_empty().then(|| "no connection was made".to_owned());
-    derived.invalid = broken.cloned().or(short).or(nothing);
+    derived.invalid = broken.or(short).or(nothing);
     derived.warnings = rendezvous::clamped(outcomes);
     derived
 }

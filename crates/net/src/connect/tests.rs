@@ -97,7 +97,7 @@ fn a_connection_that_cannot_be_made_ends_the_flow_with_the_reason() {
     let plan = ConnectPlan::from_values(&values(&[("count", Value::Count(3))])).unwrap();
     let load = Load { plan, host: "a".to_owned(), role: rendezvous::CONNECT.to_owned() };
     let outcome = super::run(&load, flows, links, &Control::new(monotonic())).unwrap();
-    assert!(outcome.failures[0].contains("connection 0"), "{outcome:?}");
+    assert!(outcome.failures.first().unwrap().text.contains("connection 0"), "{outcome:?}");
     let context = DeriveContext { values: &values(&[("count", Value::Count(3))]), start_ns: 0, faults: &[] };
     assert!(Connect.derive(&context, &[outcome]).invalid.is_some());
 }

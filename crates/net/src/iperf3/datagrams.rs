@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
+use weir_core::failure::Failure;
 use weir_seams::workload::Control;
 use weir_sys::clock;
 use weir_sys::socket::{self, Buffer};
@@ -87,7 +88,7 @@ pub struct Report {
     pub entity: String,
     pub sent: Option<Sent>,
     pub received: Option<Received>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
 }
 
 pub struct End<'a> {
@@ -102,11 +103,11 @@ fn now_ns() -> u64 {
 impl End<'_> {
     pub fn run(&self, flow: Flow<UdpSocket>) -> Report {
         let Flow { spec, stream: socket } = flow;
-        let mut report = Report { entity: spec.entity, ..Report::default() };
+        let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
         let done =
             if spec.sends { self.send(&socket, &mut report) } else { self.receive(&socket, &mut report) };
         if let Err(error) = done {
-            report.failure = Some(error.to_string());
+            report.failure = Some(spec.failure(spec.operation(), &error));
         }
         report
     }

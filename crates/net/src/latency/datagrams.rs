@@ -2,6 +2,7 @@
 
 use super::open::{self, Wire};
 use super::pingpong::Load;
+use super::trips;
 use super::trips::{Report, Trips, assemble};
 use super::{LatencyPlan, Until};
 use crate::farewell;
@@ -33,14 +34,14 @@ pub fn run(load: &Load, flows: Vec<Flow<Association>>, control: &Control) -> Res
 
 fn one(load: &Load, flow: Flow<Association>, control: &Control) -> Report {
     let Flow { spec, stream: association } = flow;
-    let mut report = Report { entity: spec.entity, ..Report::default() };
+    let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
     let result = if spec.sends {
         ask(load, &association, control, &mut report)
     } else {
         reply(load, &association, control)
     };
     if let Err(error) = result {
-        report.failure = Some(error.to_string());
+        report.failure = Some(spec.failure(trips::operation(&spec), &error));
     }
     report
 }

@@ -304,14 +304,13 @@ impl Workload for Latency {
     }
 
     fn derive(&self, _context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
-        let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
         let asked = outcomes
             .iter()
             .filter_map(|outcome| serde_json::from_value::<LatencyBody>(outcome.body.clone()).ok())
             .flat_map(|body| body.asked);
         let clocks: Vec<_> = asked.filter_map(|asked| asked.clock).collect();
         Derived {
-            invalid: broken.cloned(),
+            invalid: rendezvous::first_failure(outcomes),
             generator: generator::facts(&clocks, outcomes),
             warnings: rendezvous::clamped(outcomes),
             ..Derived::default()

@@ -1,5 +1,6 @@
 //! The two ends of a ping-pong, a thread for each connection, with nothing between the calls but a clock and a count.
 
+use super::trips;
 use super::trips::{Report, Trips, assemble};
 use super::{LatencyPlan, open};
 use crate::rendezvous::{self, Flow};
@@ -73,7 +74,7 @@ pub fn run(load: &Load, flows: Vec<Flow>, control: &Control) -> Result<Outcome, 
 
 fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
     let Flow { spec, stream } = flow;
-    let mut report = Report { entity: spec.entity, ..Report::default() };
+    let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
     let result = threads::prepare(&stream).and_then(|()| match load.plan.rate_hertz {
         Some(rate) if spec.sends => ask_open(load, rate, &stream, control, guard, &mut report),
         None if spec.sends => ask(load, &stream, control, guard, &mut report),
@@ -81,7 +82,7 @@ fn one(load: &Load, flow: Flow, control: &Control, guard: &Guard) -> Report {
     });
     // How a connection broke that was cut from here tells nothing.
     if let (Err(error), false) = (result, control.is_cut()) {
-        report.failure = Some(error.to_string());
+        report.failure = Some(spec.failure(trips::operation(&spec), &error));
     }
     if control.aborted() || report.failure.is_some() {
         // The peer must not wait for what will not come.

@@ -69,11 +69,11 @@ fn ask(flow: crate::rendezvous::Flow) -> Outcome {
 fn a_peer_that_is_silent_or_gone_or_answers_something_else_ends_the_task_with_a_reason() {
     use std::io::{Read, Write};
     let (silent, peer) = flow();
-    assert!(ask(silent).failures[0].contains("silent for"));
+    assert!(ask(silent).failures.first().unwrap().text.contains("silent for"));
     drop(peer);
     let (gone, peer) = flow();
     drop(peer);
-    assert!(ask(gone).failures[0].contains("after 0 round trips"));
+    assert!(ask(gone).failures.first().unwrap().text.contains("after 0 round trips"));
     let (fooled, mut peer) = flow();
     let answering = std::thread::spawn(move || {
         let mut message = [0; 64];
@@ -83,7 +83,7 @@ fn a_peer_that_is_silent_or_gone_or_answers_something_else_ends_the_task_with_a_
         peer
     });
     let outcome = ask(fooled);
-    assert!(outcome.failures[0].contains("not to its request"), "{:?}", outcome.failures);
+    assert!(outcome.failures.first().unwrap().text.contains("not to its request"), "{:?}", outcome.failures);
     let context = DeriveContext { values: &Values::default(), start_ns: 0, faults: &[] };
     assert!(Latency.derive(&context, &[outcome]).invalid.is_some());
     drop(answering.join().unwrap());
@@ -207,7 +207,7 @@ fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_int
         let (flow, peer) = flow();
         let answering = std::thread::spawn(move || slow_peer(peer, stall, 100));
         let outcome = pingpong::run(&open_loop(150, 1000.0), vec![flow], &Control::new(monotonic())).unwrap();
-        assert_eq!(outcome.failures, Vec::<String>::new());
+        assert_eq!(outcome.failures, weir_core::failure::Failures::default());
         answering.join().unwrap();
         outcome
     };
@@ -296,7 +296,7 @@ fn lost_late_doubled_and_forged_replies_are_never_latencies() {
         let control = Control::new(monotonic());
         let outcome = datagrams::run(&load, vec![flow], &control).unwrap();
         answering.join().unwrap();
-        assert_eq!(outcome.failures, Vec::<String>::new());
+        assert_eq!(outcome.failures, weir_core::failure::Failures::default());
         let asked = asked(std::slice::from_ref(&outcome));
         let trips = histogram(std::slice::from_ref(&outcome), "latency.round_trip_seconds");
         assert_eq!(trips.count.iter().sum::<u64>(), asked.answered);
@@ -323,7 +323,7 @@ fn a_udp_peer_that_is_silent_ends_the_closed_loop_with_a_reason_and_all_requests
         limits: Limits { reply: Duration::from_millis(200) },
     };
     let outcome = datagrams::run(&load, vec![flow], &Control::new(monotonic())).unwrap();
-    assert!(outcome.failures[0].contains("silent for"), "{:?}", outcome.failures);
+    assert!(outcome.failures.first().unwrap().text.contains("silent for"), "{:?}", outcome.failures);
     let asked = asked(std::slice::from_ref(&outcome));
     assert!(asked.answered == 0 && asked.lost > 0, "{asked:?}");
 }

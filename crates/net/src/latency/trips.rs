@@ -2,8 +2,10 @@
 
 use super::LatencyPlan;
 use crate::generator::{self, Account, Lateness, Ticks};
+use crate::rendezvous::FlowSpec;
 use serde::{Deserialize, Serialize};
 use std::io;
+use weir_core::failure::Failure;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{self, Observed, Row};
 use weir_core::times::Times;
@@ -70,13 +72,18 @@ pub struct Report {
     pub trips: Option<Trips>,
     /// Of an open loop.
     pub clock: Option<(Lateness, Ticks)>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
 }
 
 /// What `derive` needs of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyBody {
     pub asked: Vec<Asked>,
+}
+
+/// What an end of round trips does.
+pub fn operation(spec: &FlowSpec) -> &'static str {
+    if spec.sends { "ask" } else { "answer" }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,9 +98,7 @@ pub struct Asked {
 pub fn assemble(outcome: &mut Outcome, plan: &LatencyPlan, reports: Vec<Report>) {
     let mut body = LatencyBody::default();
     for Report { entity, trips, clock, failure } in reports {
-        if let Some(text) = failure {
-            outcome.failures.push(format!("{entity}: {text}"));
-        }
+        failure.into_iter().for_each(|failure| outcome.failures.push(failure));
         if let Some((lateness, _)) = &clock {
             outcome.rows.extend(lateness.rows(&entity));
         }

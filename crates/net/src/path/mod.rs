@@ -118,7 +118,7 @@ struct End<'a> {
 impl End<'_> {
     fn run(&self, flow: Flow, guard: &Guard) -> Report {
         let entity = flow.spec.entity.clone();
-        let mut report = Report { entity: entity.clone(), ..Report::default() };
+        let mut report = Report::default();
         let result = if flow.spec.sends {
             let mut found = Found { entity, ..Found::default() };
             let result = self.probe(&flow, guard, &mut found);
@@ -132,10 +132,12 @@ impl End<'_> {
             result
         };
         if let Err(error) = result {
-            report.failure = Some(match self.control.stopping() {
-                true => "ended before the path was described".to_owned(),
-                false => guard.explain(error).to_string(),
-            });
+            let error = match self.control.stopping() {
+                true => io::Error::other("ended before the path was described"),
+                false => guard.explain(error),
+            };
+            let operation = if flow.spec.sends { "probe" } else { "answer" };
+            report.failure = Some(flow.spec.failure(operation, &error));
             probe::give_up(&flow.stream);
         }
         report

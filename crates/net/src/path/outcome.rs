@@ -5,15 +5,15 @@ use super::metrics::*;
 use crate::latency::trips::Trips;
 use crate::rendezvous;
 use serde::{Deserialize, Serialize};
+use weir_core::failure::Failure;
 use weir_core::record::{Histogram, Observed, Row};
 use weir_seams::workload::{DeriveContext, Derived, Outcome};
 
 #[derive(Default)]
 pub struct Report {
-    pub entity: String,
     pub found: Option<Found>,
     pub received: Option<Received>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,10 +25,8 @@ pub struct PathBody {
 /// Puts the reports of one end into its outcome.
 pub fn assemble(outcome: &mut Outcome, reports: Vec<Report>) {
     let mut body = PathBody::default();
-    for Report { entity, found, received, failure } in reports {
-        if let Some(text) = failure {
-            outcome.failures.push(format!("{entity}: {text}"));
-        }
+    for Report { found, received, failure } in reports {
+        failure.into_iter().for_each(|failure| outcome.failures.push(failure));
         body.found.extend(found);
         body.received.extend(received);
     }
@@ -191,7 +189,7 @@ pub fn derive(_context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     }
     derived.rows = rows.0;
     derived.warnings.extend(rendezvous::clamped(outcomes));
-    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
-    derived.invalid = broken.cloned().or_else(|| found.is_empty().then(|| "no path was probed".to_owned()));
+    let broken = rendezvous::first_failure(outcomes);
+    derived.invalid = broken.or_else(|| found.is_empty().then(|| "no path was probed".to_owned()));
     derived
 }

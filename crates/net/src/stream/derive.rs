@@ -221,7 +221,7 @@ fn invalid(
     if !faulty && let Some(text) = nothing_moved(received) {
         return Some(text);
     }
-    outcomes.iter().flat_map(|outcome| &outcome.failures).next().cloned()
+    rendezvous::first_failure(outcomes)
 }
 
 /// Bytes received by all flows together as a function of time, straight between samples.

@@ -190,23 +190,21 @@ pub fn run_with(
             let begin_ns = schedule.start_ns.saturating_add(later);
             if spec.sends {
                 let source = pace(plan.source_bits_per_second, begin_ns);
-                let mut sender =
-                    Sender::new(spec.entity, stream, &schedule, bytes, source, capacity, interval_ns);
+                let mut sender = Sender::new(spec, stream, &schedule, bytes, source, capacity, interval_ns);
                 sender.begin_at(begin_ns);
                 if watched {
-                    let tape = SenderTape::new(&sender.entity, control);
+                    let tape = SenderTape::new(&sender.spec.entity, control);
                     sender.watch(capacity, schedule.start_ns, interval_ns, tape);
                 }
                 Half::Send(Box::new(sender))
             } else {
                 let reader = pace(plan.read_bits_per_second, begin_ns);
-                let mut receiver =
-                    Receiver::new(spec.entity, stream, &schedule, reader, capacity, interval_ns);
+                let mut receiver = Receiver::new(spec, stream, &schedule, reader, capacity, interval_ns);
                 receiver.begin_at(begin_ns);
                 receiver.hold_window(plan.tcp.window);
                 receiver.discard_payload(plan.discard);
                 if watched {
-                    let tape = ReceiverTape::new(&receiver.entity, control, &schedule);
+                    let tape = ReceiverTape::new(&receiver.spec.entity, control, &schedule);
                     receiver.watch(capacity, schedule.start_ns, interval_ns, tape);
                 }
                 Half::Receive(Box::new(receiver))

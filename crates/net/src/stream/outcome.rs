@@ -172,20 +172,22 @@ fn mean_unread(unread: &Unread) -> Option<[f64; 2]> {
 
 fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedule, receiver: Receiver) {
     let stalled = receiver.stalled_ns();
-    let clock = clock_part(outcome, &receiver.entity, receiver.reader.as_ref());
-    let Receiver { entity, bytes, steady_start, steady_end, samples, tape, failure, unread, .. } = receiver;
+    let clock = clock_part(outcome, &receiver.spec.entity, receiver.reader.as_ref());
+    let Receiver { spec, bytes, steady_start, steady_end, samples, tape, failure, unread, .. } = receiver;
     let waited_ns = |edge: Option<Edge>| edge.map_or(0, |edge| edge.waited_ns);
     // Clocks of two machines differ by a little; more than measuring rule 6 allows is an end before its time.
     let planned_ns = schedule.end_ns.saturating_sub(schedule.start_ns);
     let early = steady_end.is_some_and(|edge| edge.at_ns < schedule.end_ns - planned_ns / 100);
-    if let Some(text) = failure {
-        outcome.failures.push(format!("{entity}: {text}"));
+    if let Some(failure) = failure {
+        outcome.failures.push(failure);
     } else if schedule.duration_bounded() && early {
-        let seconds = steady_end.map_or(0, |edge| edge.at_ns.saturating_sub(schedule.start_ns)) as f64 / 1e9;
-        outcome.failures.push(format!("{entity}: its sender ended it {seconds:.3} s after the start"));
+        let at_ns = steady_end.map_or(schedule.start_ns, |edge| edge.at_ns);
+        let seconds = at_ns.saturating_sub(schedule.start_ns) as f64 / 1e9;
+        let text = format!("its sender ended it {seconds:.3} s after the start");
+        outcome.failures.push(spec.gave_up(spec.operation(), at_ns, text));
     }
     let flow = ReceivedFlow {
-        entity,
+        entity: spec.entity,
         bytes,
         steady_ns_bytes: steady_start
             .zip(steady_end)
@@ -214,30 +216,27 @@ fn receiver_part(outcome: &mut Outcome, body: &mut StreamBody, schedule: &Schedu
 }
 
 fn sender_part(outcome: &mut Outcome, body: &mut StreamBody, sender: Sender) {
-    let clock = clock_part(outcome, &sender.entity, sender.source.as_ref());
-    let Sender { entity, sent_bytes, at_start, at_warm, at_end, at_last, samples, tape, failure, .. } =
-        sender;
+    let clock = clock_part(outcome, &sender.spec.entity, sender.source.as_ref());
+    let Sender { spec, sent_bytes, at_start, at_warm, at_end, at_last, samples, tape, failure, .. } = sender;
     let taken = samples.taken();
     if let Some(tape) = tape {
         tape.finish();
-        outcome.rows.push(row(&entity, metrics::SAMPLES, taken as f64));
+        outcome.rows.push(row(&spec.entity, metrics::SAMPLES, taken as f64));
     }
-    if let Some(text) = failure {
-        outcome.failures.push(format!("{entity}: {text}"));
-    }
+    failure.into_iter().for_each(|failure| outcome.failures.push(failure));
     if let (Some(first), Some(last)) = (at_start, at_last) {
         let count = last.info.total_retrans_segments.wrapping_sub(first.info.total_retrans_segments);
-        outcome.rows.push(row(&entity, "stream.retransmitted_segments", f64::from(count)));
+        outcome.rows.push(row(&spec.entity, "stream.retransmitted_segments", f64::from(count)));
     }
     let items = samples.into_items();
     let facts = at_warm.zip(at_end).and_then(|(warm, end)| facts(&warm, &end, &items));
-    tcp_series(outcome, &entity, &items);
+    tcp_series(outcome, &spec.entity, &items);
     let steady_bytes_ns = at_warm.zip(at_end).map(|(warm, end)| {
         [end.sent_bytes.saturating_sub(warm.sent_bytes), end.at_ns.saturating_sub(warm.at_ns)]
     });
     let acknowledged_bytes_ns = at_warm.zip(at_last).and_then(|(warm, last)| acknowledged(&warm, &last));
     body.sent.push(SentFlow {
-        entity,
+        entity: spec.entity,
         bytes: sent_bytes,
         steady_bytes_ns,
         acknowledged_bytes_ns,

@@ -3,10 +3,13 @@
 use super::clock::{Ending, Schedule};
 use super::pace::Pace;
 use super::samples::Samples;
+use crate::rendezvous::FlowSpec;
 use crate::watch::tape::ReceiverTape;
 use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
+use weir_core::failure::Failure;
+use weir_sys::errno;
 use weir_sys::socket;
 use weir_sys::tcp_info::TcpInfo;
 
@@ -39,7 +42,7 @@ pub struct Unread {
 }
 
 pub struct Receiver {
-    pub entity: String,
+    pub spec: FlowSpec,
     pub stream: TcpStream,
     pub bytes: u64,
     /// When its sender begins.
@@ -65,7 +68,7 @@ pub struct Receiver {
     pub samples: Samples<u64>,
     /// Takes every sample, where the flow is watched.
     pub tape: Option<ReceiverTape>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
     /// Bytes not yet added to the live progress.
     unreported: u64,
     pub done: bool,
@@ -87,7 +90,7 @@ pub enum Turn {
 
 impl Receiver {
     pub fn new(
-        entity: String,
+        spec: FlowSpec,
         stream: TcpStream,
         schedule: &Schedule,
         reader: Option<Pace>,
@@ -99,7 +102,7 @@ impl Receiver {
         let mut samples = Samples::new(capacity, schedule.start_ns, interval_ns);
         samples.push(schedule.start_ns, 0);
         Receiver {
-            entity,
+            spec,
             stream,
             bytes: 0,
             begin_ns: schedule.start_ns,
@@ -318,7 +321,7 @@ impl Receiver {
     }
 
     fn give_up(&mut self, schedule: &Schedule, now_ns: u64, text: String) {
-        self.failure = Some(text);
+        self.failure = Some(self.spec.gave_up(self.spec.operation(), now_ns, text));
         self.finish(schedule, now_ns);
         // What a live but slow peer still has is of no use any more; it hears so at once.
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -331,7 +334,9 @@ impl Receiver {
     }
 
     fn on_failure(&mut self, schedule: &Schedule, now_ns: u64, error: &io::Error) {
-        self.failure = Some(format!("receive failed after {} bytes: {error}", self.bytes));
+        let text = format!("receive failed after {} bytes: {error}", self.bytes);
+        let failure = self.spec.gave_up(self.spec.operation(), now_ns, text);
+        self.failure = Some(Failure { code: errno::name(error).map(str::to_owned), ..failure });
         self.finish(schedule, now_ns);
     }
 

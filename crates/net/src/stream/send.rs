@@ -4,10 +4,13 @@ use super::clock::{Ending, Schedule, nanoseconds};
 use super::pace::Pace;
 use super::receive::Turn;
 use super::samples::Samples;
+use crate::rendezvous::FlowSpec;
 use crate::watch::tape::SenderTape;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
+use weir_core::failure::Failure;
+use weir_sys::errno;
 use weir_sys::socket;
 use weir_sys::tcp_info::TcpInfo;
 
@@ -62,7 +65,7 @@ enum Phase {
 }
 
 pub struct Sender {
-    pub entity: String,
+    pub spec: FlowSpec,
     pub stream: TcpStream,
     pub sent_bytes: u64,
     /// Left to send; `u64::MAX` for a flow bounded by time.
@@ -81,13 +84,13 @@ pub struct Sender {
     pub samples: Samples<TcpSample>,
     /// Takes every sample in full, where the flow is watched.
     pub tape: Option<SenderTape>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
     phase: Phase,
 }
 
 impl Sender {
     pub fn new(
-        entity: String,
+        spec: FlowSpec,
         stream: TcpStream,
         schedule: &Schedule,
         bytes: Option<u64>,
@@ -96,7 +99,7 @@ impl Sender {
         interval_ns: u64,
     ) -> Self {
         Sender {
-            entity,
+            spec,
             stream,
             sent_bytes: 0,
             remaining: bytes.unwrap_or(u64::MAX),
@@ -213,7 +216,7 @@ impl Sender {
             Err(error) if error.kind() == ErrorKind::Interrupted => Turn::Moved,
             Err(error) => {
                 let text = format!("send failed after {} bytes: {error}", self.sent_bytes);
-                self.fail(now(), text);
+                self.fail(now(), errno::name(&error), text);
                 Turn::Done
             }
         }
@@ -271,7 +274,7 @@ impl Sender {
                     && now_ns.saturating_sub(self.last_ns) > nanoseconds(schedule.patience.stall)
                 {
                     let limit = schedule.patience.stall;
-                    self.fail(now_ns, format!("the peer took nothing for {limit:?}"));
+                    self.fail(now_ns, None, format!("the peer took nothing for {limit:?}"));
                 }
             }
             Phase::Draining { unacknowledged, progress_ns, since_ns } => {
@@ -286,7 +289,7 @@ impl Sender {
                         "not drained: {left} bytes unacknowledged {:.1} s after the load's end",
                         now_ns.saturating_sub(since_ns) as f64 / 1e9
                     );
-                    self.fail(now_ns, text);
+                    self.fail(now_ns, None, text);
                 }
             }
             Phase::Done => {}
@@ -307,14 +310,15 @@ impl Sender {
             }
             Err(error) => {
                 let text = format!("the connection broke while it was drained: {error}");
-                self.fail(now(), text);
+                self.fail(now(), errno::name(&error), text);
                 Turn::Done
             }
         }
     }
 
-    fn fail(&mut self, now_ns: u64, text: String) {
-        self.failure = Some(text);
+    fn fail(&mut self, now_ns: u64, code: Option<&str>, text: String) {
+        let failure = self.spec.gave_up(self.spec.operation(), now_ns, text);
+        self.failure = Some(Failure { code: code.map(str::to_owned), ..failure });
         self.finish(now_ns);
         let _ = socket::reset_on_close(self.stream.as_fd());
     }

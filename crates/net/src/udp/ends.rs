@@ -44,14 +44,14 @@ fn now_ns() -> u64 {
 impl End<'_> {
     pub fn run(&self, flow: Flow<Association>) -> Report {
         let Flow { spec, stream: association } = flow;
-        let mut report = Report { entity: spec.entity, ..Report::default() };
+        let mut report = Report { entity: spec.entity.clone(), ..Report::default() };
         let result = if spec.sends {
             self.send(&association, &mut report)
         } else {
             self.receive(&association, &mut report)
         };
         if let Err(error) = result {
-            report.failure = Some(error.to_string());
+            report.failure = Some(spec.failure(spec.operation(), &error));
         }
         report
     }

@@ -8,6 +8,7 @@ use crate::rendezvous;
 use crate::stream::derive::TRIAL;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use weir_core::failure::Failure;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{Observed, Row};
 use weir_seams::workload::{DeriveContext, Derived, Outcome};
@@ -197,7 +198,7 @@ pub struct Report {
     pub entity: String,
     pub sent: Option<(SentFlow, Lateness, Ticks)>,
     pub received: Option<(Account, Option<u64>)>,
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -210,9 +211,7 @@ pub struct UdpBody {
 pub fn assemble(outcome: &mut Outcome, reports: Vec<Report>) {
     let mut body = UdpBody::default();
     for Report { entity, sent, received, failure } in reports {
-        if let Some(text) = failure {
-            outcome.failures.push(format!("{entity}: {text}"));
-        }
+        failure.into_iter().for_each(|failure| outcome.failures.push(failure));
         if let Some((mut flow, lateness, ticks)) = sent {
             outcome.rows.extend(lateness.rows(&entity));
             flow.clock = lateness.account(&ticks);
@@ -330,8 +329,8 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
     }
     let clocks: Vec<generator::Account> = all_sent.iter().filter_map(|sent| sent.clock).collect();
     derived.generator = generator::facts(&clocks, outcomes);
-    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
+    let broken = rendezvous::first_failure(outcomes);
     let nothing = nothing.then(|| "nothing was sent".to_owned());
-    derived.invalid = broken.cloned().or(invalid).or(nothing);
+    derived.invalid = broken.or(invalid).or(nothing);
     derived
 }

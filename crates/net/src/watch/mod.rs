@@ -19,12 +19,14 @@ use probe::{Probe, Probing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::Values;
+use weir_core::failure::Failure;
 use weir_core::metric::Metric;
 use weir_core::scenario::{Opening, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
 };
+use weir_sys::{clock, errno};
 
 pub struct Watch;
 
@@ -132,7 +134,13 @@ pub fn run(
         match (result, link) {
             (Ok(probes), Link::Way(_)) => drop(body.probes_sent.insert(entity.clone(), probes)),
             (Ok(probes), Link::Door(_)) => drop(body.probes_received.insert(entity.clone(), probes)),
-            (Err(error), _) => outcome.failures.push(format!("{entity}: its probes' port broke: {error}")),
+            (Err(error), _) => {
+                let text = format!("its probes' port broke: {error}");
+                let (job, code) = (entity.clone(), errno::name(&error).map(str::to_owned));
+                let at_ns = i64::try_from(clock::monotonic().as_ns()).unwrap_or(i64::MAX);
+                let operation = "probe".to_owned();
+                outcome.failures.push(Failure { at_ns, job, operation, code, text, ..Failure::default() });
+            }
         }
     }
     if control.aborted() {

@@ -155,7 +155,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
             .push(format!("{lost} samples of the fine series are missing: nobody carried them away in time"));
     }
     let stopped = bodies.iter().any(|body| body.stopped);
-    let broken = outcomes.iter().flat_map(|outcome| &outcome.failures).next().cloned();
+    let broken = rendezvous::first_failure(outcomes);
     if !plan.long_flow {
         derived.warnings.extend(rendezvous::clamped(outcomes));
         derived.invalid = broken.or_else(|| figures.is_empty().then(|| "no probe gave a figure".to_owned()));

@@ -171,6 +171,7 @@ mod tests {
             rows,
             pairs: Vec::new(),
             granted: serde_json::Map::new(),
+            failure_count: 0,
         };
         let built = trial(vec![
             row("trial", "event.generated", 100.0),

@@ -3,6 +3,7 @@
 mod chart;
 mod distribution;
 mod environment;
+mod failures;
 mod fit;
 mod ledger;
 mod matrix;

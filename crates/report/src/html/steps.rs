@@ -1,6 +1,6 @@
 //! Each point in turn: what limited it, its distributions and its series.
 
-use super::{distribution, ledger, matrix, series};
+use super::{distribution, failures, ledger, matrix, series};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameters_text, plural};
@@ -88,7 +88,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
         if let Some(factor) = factor_of(folder, point) {
             put!(&mut out, limited_by(folder, point, &factor));
         }
-        put!(&mut out, matrix::figure(folder, point), ledger::figure(point));
+        put!(&mut out, failures::table(folder, point), matrix::figure(folder, point), ledger::figure(point));
         put!(&mut out, distribution::figures(folder, point), series::panels(folder, point), "</section>\n");
     }
     if left_out > 0 {

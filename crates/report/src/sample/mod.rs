@@ -559,6 +559,7 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
                 rows,
                 pairs: Vec::new(),
                 granted: Map::new(),
+                failure_count: 0,
             };
             steps.push(record);
             clock_ns += (seconds * 1e9) as u64;

@@ -93,10 +93,11 @@ const POINTS: &str = "points.csv";
 const TRIALS: &str = "trials.csv";
 const SAMPLES: &str = "samples.csv";
 const FINE: &str = "chunks.csv";
+const FAILURES: &str = "failures.csv";
 
 impl Tables for CsvTables {
     fn files(&self) -> &'static [&'static str] {
-        &[POINTS, TRIALS, SAMPLES, FINE]
+        &[POINTS, TRIALS, SAMPLES, FINE, FAILURES]
     }
 
     fn write_file(
@@ -113,10 +114,13 @@ impl Tables for CsvTables {
             },
             TRIALS => table::trials(folder, &mut csv),
             SAMPLES => table::samples(folder, &mut csv),
-            FINE => match table::chunks(folder, &mut csv)? {
-                None => return Ok(None),
-                Some(notes) => Ok(notes),
-            },
+            FINE | FAILURES => {
+                let some = if file == FINE { table::chunks } else { table::failures };
+                match some(folder, &mut csv)? {
+                    None => return Ok(None),
+                    Some(notes) => Ok(notes),
+                }
+            }
             _ => Err(io::Error::other(format!("csv has no {file}"))),
         }?;
         csv.out.flush()?;

@@ -1,11 +1,13 @@
 //! A results folder as tables of plain columns, for programs that know rows and no more: what csv and parquet have in common.
 
 mod chunks;
+mod failures;
 mod points;
 mod samples;
 mod trials;
 
 pub(crate) use chunks::chunks;
+pub(crate) use failures::failures;
 pub(crate) use points::points;
 pub(crate) use samples::samples;
 pub(crate) use trials::trials;

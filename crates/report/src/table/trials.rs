@@ -178,7 +178,7 @@ mod tests {
             let rows = values.into_iter().map(Observed::Value).chain([of_duration]).map(row).collect();
             writer.trial(&[TrialRecord {
                 point: "one".to_owned(), configuration: String::new(), step: "one".to_owned(), trial: 0, valid: true,
-                reason: None, start_ns: 0, end_ns: 1, rows, pairs: Vec::new(), granted: serde_json::Map::new(),
+                reason: None, start_ns: 0, end_ns: 1, rows, pairs: Vec::new(), granted: serde_json::Map::new(), failure_count: 0,
                 limiting_factor: LimitingFactor::new(Factor::Unknown, 0.1, Vec::new()),
             }]).unwrap();
             let mut found = Values(Vec::new());
