@@ -7,6 +7,7 @@ use crate::registry;
 use crate::run::outlook;
 use anyhow::Context;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::model;
@@ -339,6 +340,15 @@ fn json(plan: &Plan, outlook: &Outlook<'_>) -> Value {
     })
 }
 
+/// How many take part: pairs, or hosts where none are paired.
+fn who(step: &Step) -> String {
+    let (count, what) = match step.pairs.len() {
+        0 => (step.hosts().collect::<BTreeSet<_>>().len(), "host"),
+        pairs => (pairs, "pair"),
+    };
+    format!("{count} {what}{}", plural(count))
+}
+
 /// Pairs within one site, where others are between sites and all take turns.
 fn local_pairs(prospect: &Prospect<'_>) -> usize {
     let (step, topology) = (prospect.step, &prospect.configuration.topology);
@@ -431,15 +441,14 @@ fn text_of(plan: &Plan, outlook: &Outlook<'_>) -> String {
         out.push_str("\npoints\n");
     }
     for prospect in outlook.prospects.iter().take(POINTS_SHOWN) {
-        let pairs = prospect.step.pairs.len();
         let ceiling =
             prospect.ceiling.map_or(String::new(), |rate| format!(", ceiling {}", human(rate, "bit/s")));
         let length = human(prospect.estimate.duration.as_secs_f64(), "s");
         let text = format!(
-            "{}  {}, {pairs} pair{}{}, {length}{ceiling}",
+            "{}  {}, {}{}, {length}{ceiling}",
             prospect.step.point,
             prospect.step.workload,
-            plural(pairs),
+            who(prospect.step),
             turns_text(prospect)
         );
         line(&mut out, "  ", &text);

@@ -16,7 +16,7 @@ use weir_agent::job::StepJob;
 use weir_agent::launcher::LabLauncher;
 use weir_core::hosts::PortRange;
 use weir_core::record::{
-    ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, StepRecord, TimelineEvent, TrialRecord,
+    ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, RoleRecord, StepRecord, TimelineEvent, TrialRecord,
 };
 use weir_core::scenario::order;
 use weir_core::scenario::{Configuration, Plan, RealHost, Step, StepStart};
@@ -450,8 +450,8 @@ fn jobs<'a>(
                 let estimate = estimate_of(workloads, configuration, step, pairs)?;
                 let peer = |host: usize| peer(configuration, step, host, fleet);
                 let peers = pairs.iter().map(|(from, to)| Ok((peer(*from)?, peer(*to)?)));
-                let roles = step.roles.iter().map(|(key, hosts)| {
-                    Ok((*key, hosts.iter().map(|host| peer(*host)).collect::<anyhow::Result<_>>()?))
+                let roles = step.roles_of(pairs).into_iter().map(|(key, hosts)| {
+                    Ok((key, hosts.iter().map(|host| peer(*host)).collect::<anyhow::Result<_>>()?))
                 });
                 anyhow::Ok(StepJob {
                     name: &step.name,
@@ -555,6 +555,15 @@ fn interrupted_event(configuration: &Configuration, trial: u32) -> TimelineEvent
     }
 }
 
+/// Hosts of each role by name; none of a step that pairs them.
+fn placed_roles(configuration: &Configuration, step: &Step) -> Vec<RoleRecord> {
+    let name = |host: &usize| configuration.topology.hosts[*host].name.clone();
+    let placed = step.roles.iter().filter(|_| !step.is_paired);
+    placed
+        .map(|(role, hosts)| RoleRecord { role: (*role).to_owned(), hosts: hosts.iter().map(name).collect() })
+        .collect()
+}
+
 pub fn plan_record(plan: &Plan) -> PlanRecord {
     let step_record = |configuration: &Configuration, step: &Step| {
         let name = |host: usize| configuration.topology.hosts[host].name.clone();
@@ -564,6 +573,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
             point: step.point.clone(),
             parameters: step.parameters_json().into_iter().collect(),
             pairs: step.pairs.iter().map(|(from, to)| [name(*from), name(*to)]).collect(),
+            roles: placed_roles(configuration, step),
             rounds: step.rounds.clone(),
             ceiling_bits_per_second: ceiling(configuration, step),
             steady_after_ns: u64::try_from(step.steady_after().as_nanos()).unwrap_or(u64::MAX),

@@ -522,12 +522,20 @@ mod tests {
         let packets = |from: &[u32], to: &[u32]| {
             Affected::Packets(Match { from: from.to_vec(), to: to.to_vec(), ..Match::default() })
         };
-        assert!(Affected::Link.concerns(&step));
-        assert!(packets(&[], &[]).concerns(&step));
-        assert!(packets(&[0], &[]).concerns(&step) && packets(&[2], &[0]).concerns(&step));
-        assert!(!packets(&[1], &[]).concerns(&step) && !packets(&[0], &[1, 3]).concerns(&step));
+        assert!(Affected::Link.concerns(&step, &[0, 2]));
+        assert!(packets(&[], &[]).concerns(&step, &[0, 2]));
+        assert!(packets(&[0], &[]).concerns(&step, &[0, 2]) && packets(&[2], &[0]).concerns(&step, &[0, 2]));
         assert!(
-            Affected::Processes(vec![2]).concerns(&step) && !Affected::Processes(vec![1, 3]).concerns(&step)
+            !packets(&[1], &[]).concerns(&step, &[0, 2]) && !packets(&[0], &[1, 3]).concerns(&step, &[0, 2])
+        );
+        assert!(
+            Affected::Processes(vec![2]).concerns(&step, &[0, 2])
+                && !Affected::Processes(vec![1, 3]).concerns(&step, &[0, 2])
+        );
+        // A step that loads no pairs is touched through its own hosts.
+        assert!(Affected::Processes(vec![2]).concerns(&[], &[2]) && packets(&[], &[2]).concerns(&[], &[2]));
+        assert!(
+            !Affected::Processes(vec![0]).concerns(&[], &[2]) && !packets(&[0], &[1]).concerns(&[], &[2])
         );
     }
 

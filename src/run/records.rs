@@ -139,11 +139,12 @@ impl Recorder<'_> {
 
     /// Faults that could touch the step's hosts within a stretch of time.
     pub fn faults_of(&self, step: &Step, whole: Window) -> Vec<FaultWindow> {
+        let hosts: Vec<usize> = step.hosts().collect();
         self.happened
             .iter()
             .filter(|it| {
                 let (fault, part) = it.part;
-                self.input.configuration.faults[fault].parts[part].affected.concerns(&step.pairs)
+                self.input.configuration.faults[fault].parts[part].affected.concerns(&step.pairs, &hosts)
             })
             .map(|it| FaultWindow {
                 name: it.fault.to_string(),

@@ -18,7 +18,7 @@ pub struct StepJob<'a> {
     /// As of `StepRequest`.
     pub seed: u64,
     pub pairs: Vec<(Peer, Peer)>,
-    /// Hosts of each role, of a workload that places roles.
+    /// Hosts of each role.
     pub roles: Vec<(&'static str, Vec<Peer>)>,
     /// Jobs of one group, numbered from 0 in the order of the jobs, start together once each of them is ready or has failed.
     pub group: usize,

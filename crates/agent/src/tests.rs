@@ -29,6 +29,9 @@ struct Fake;
 struct FakeTask(Assignment);
 
 impl Workload for Fake {
+    fn roles(&self) -> &'static [weir_core::scenario::RoleKey] {
+        weir_core::scenario::FROM_TO
+    }
     fn metrics(&self) -> &'static [Metric] {
         &[]
     }

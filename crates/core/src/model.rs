@@ -229,18 +229,19 @@ pub fn has_ceiling(configuration: &Configuration, step: &Step) -> bool {
     let rated_host = |host: usize| topology.hosts[host].access.rate.is_some();
     let mut rated_sites: BTreeMap<(usize, usize), bool> = BTreeMap::new();
     let first_link = 2 * topology.hosts.len();
-    step.pairs.iter().all(|(from, to)| {
-        rated_host(*from) || rated_host(*to) || {
-            let sites = (topology.hosts[*from].site, topology.hosts[*to].site);
-            *rated_sites.entry(sites).or_insert_with(|| {
-                let path = topology.site_path(sites.0, sites.1).unwrap_or_default();
-                path.iter().any(|index| {
-                    let link = &topology.links[(index - first_link) / 2];
-                    link.forward.rate.is_some() && link.backward.rate.is_some()
+    !step.pairs.is_empty()
+        && step.pairs.iter().all(|(from, to)| {
+            rated_host(*from) || rated_host(*to) || {
+                let sites = (topology.hosts[*from].site, topology.hosts[*to].site);
+                *rated_sites.entry(sites).or_insert_with(|| {
+                    let path = topology.site_path(sites.0, sites.1).unwrap_or_default();
+                    path.iter().any(|index| {
+                        let link = &topology.links[(index - first_link) / 2];
+                        link.forward.rate.is_some() && link.backward.rate.is_some()
+                    })
                 })
-            })
-        }
-    })
+            }
+        })
 }
 
 /// What `of = { model = "ceiling" }` means for a metric: the total for `domain.total_…`, else one flow's mean share.

@@ -230,8 +230,11 @@ pub struct StepRecord {
     pub workload: String,
     pub point: String,
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// Host names, `[from, to]`.
+    /// Names of hosts that load each other, `[from, to]`.
     pub pairs: Vec<[String; 2]>,
+    /// Of a step that places roles instead of pairing hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleRecord>,
     /// Pairs by index, round after round, where they take turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Vec<usize>>,
@@ -241,6 +244,13 @@ pub struct StepRecord {
     /// From its start to its steady state: samples before are warm-up.
     #[serde(default)]
     pub steady_after_ns: u64,
+}
+
+/// Hosts by name that have a role in a step, by the key that places it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoleRecord {
+    pub role: String,
+    pub hosts: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

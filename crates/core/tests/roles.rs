@@ -11,11 +11,8 @@ static PARAMS: &[Param] = &[
     Param::new("scheduler_host", Kind::Hosts, "Who decides.").required(),
     Param::new("control", Kind::Choice(&["data", "auxiliary"]), "Where.").default("data"),
 ];
-static ROLES: &[RoleKey] = &[
-    RoleKey { key: "sources", single: false },
-    RoleKey { key: "builders", single: false },
-    RoleKey { key: "scheduler_host", single: true },
-];
+static ROLES: &[RoleKey] =
+    &[RoleKey::many("sources"), RoleKey::many("builders"), RoleKey::one("scheduler_host")];
 
 const LAB: &str = r#"
 [scenario]
@@ -68,6 +65,36 @@ scheduler_host = "pi-1""#;
     hosts.sort_unstable();
     hosts.dedup();
     assert_eq!(hosts, [1, 2, 4, 5]);
+}
+
+// Spec: scenario.md#step-8
+#[test]
+fn a_workload_of_one_role_pairs_nobody_and_is_a_step_like_any_other() {
+    let mut workloads = common::workloads();
+    let roles = &ROLES[..1];
+    workloads.push(WorkloadSchema { name: "read", params: &PARAMS[..1], roles, ..workloads[1] });
+    let text = format!(
+        "{LAB}[[step]]\nname = \"read\"\nworkload = \"read\"\nduration = \"5s\"\nsources = \"pi-[2-3]\"\n"
+    );
+    let plan = load(&text, "roles.toml", &Overrides::default(), &workloads)
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    let step = &plan.configurations[0].steps[0];
+    assert_eq!((step.pairs.as_slice(), step.roles.as_slice()), (&[][..], &[("sources", vec![2, 3])][..]));
+    let shape = step.shape(&step.pairs, std::time::Duration::ZERO);
+    assert_eq!((shape.hosts.as_slice(), shape.pairs), (&[("sources", 2)][..], 0));
+    assert!(!weir_core::model::has_ceiling(&plan.configurations[0], step));
+}
+
+// Spec: scenario.md#step-9
+#[test]
+fn paired_hosts_have_the_roles_from_and_to_and_say_so_of_the_pair_whose_turn_it_is() {
+    let keys = "from = \"pi-[0-1]\"\nto = \"pi-[2-3]\"\npairing = \"all\"\nturns = \"one\"";
+    let text = step(keys).replace("gather", "stream");
+    let plan = try_plan(&text).unwrap_or_else(|errors| panic!("{errors}"));
+    let step = &plan.configurations[0].steps[0];
+    assert_eq!(step.roles, [("from", vec![0, 1]), ("to", vec![2, 3])]);
+    assert_eq!(step.of_pair(1).roles, [("from", vec![step.pairs[1].0]), ("to", vec![step.pairs[1].1])]);
+    assert_eq!(step.shape(&step.pairs, std::time::Duration::ZERO).pairs, 4);
 }
 
 #[test]

@@ -21,11 +21,8 @@ const MEMORY_BYTES: (f64, f64) = (4096.0, 1e12);
 pub const SOURCES_MAX: usize = 4096;
 const FOREVER_NS: f64 = 30.0 * 86_400e9;
 
-pub static ROLES: &[RoleKey] = &[
-    RoleKey { key: "sources", single: false },
-    RoleKey { key: "builders", single: false },
-    RoleKey { key: "scheduler_host", single: true },
-];
+pub static ROLES: &[RoleKey] =
+    &[RoleKey::many("sources"), RoleKey::many("builders"), RoleKey::one("scheduler_host")];
 
 /// Schedulers, and the documents' schemes, whose parameters are their scheduler's.
 pub static SCHEDULER: Seam = Seam {

@@ -54,9 +54,9 @@ pub struct StepRequest<'a> {
     /// Of everything random in the step: follows from the run's seed, the step and the trial, so that configurations that are
     /// compared draw alike.
     pub seed: u64,
-    /// Host names and data addresses, `(from, to)`.
+    /// Host names and data addresses of those that load each other.
     pub pairs: Vec<(Peer, Peer)>,
-    /// Hosts of each role, of a workload that places roles, in the order of its keys.
+    /// Hosts of each role, in the order of its keys.
     pub roles: Vec<(&'static str, Vec<Peer>)>,
     /// Hexadecimal.
     pub key: &'a str,
@@ -187,10 +187,8 @@ impl WorkloadError {
 
 /// The plan of a step and the meaning of its results; pure.
 pub trait Workload: Sync {
-    /// Keys by which a step places roles on hosts; empty for a workload that loads pairs of them.
-    fn roles(&self) -> &'static [RoleKey] {
-        &[]
-    }
+    /// Keys by which a step says who takes part: `FROM_TO` of a workload that loads pairs of hosts.
+    fn roles(&self) -> &'static [RoleKey];
     /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
     /// Refuses parameters that contradict each other or the step's shape, in words that name the keys.

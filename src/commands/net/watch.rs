@@ -179,6 +179,7 @@ fn plan(far: &str, values: &Values) -> PlanRecord {
             case: None,
             topology: Topology { sites: Vec::new(), hosts: Vec::new(), links: Vec::new(), auxiliary: None },
             steps: vec![StepRecord {
+                roles: Vec::new(),
                 rounds: Vec::new(),
                 name: STEP.to_owned(),
                 workload: STEP.to_owned(),

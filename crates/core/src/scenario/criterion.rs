@@ -365,7 +365,9 @@ pub(super) fn param_named(scene: &Scene<'_>, name: &str) -> Option<&'static Para
     if name == "step" {
         return Some(&STEP_NAME);
     }
-    if scene.workloads.iter().any(|schema| schema.roles.iter().any(|role| role.key == name && !role.single)) {
+    if scene.workloads.iter().any(|schema| {
+        schema.roles.iter().any(|role| role.key == name && role.hosts == super::plan::RoleHosts::Many)
+    }) {
         return Some(&ROLE_COUNT);
     }
     if let Some(param) = scene.expansion.params.get(name) {

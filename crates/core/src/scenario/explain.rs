@@ -278,7 +278,7 @@ mod tests {
             about: "ping-pong",
             params: OWN,
             metrics: &[],
-            roles: &[],
+            roles: crate::scenario::FROM_TO,
             refusal: |_, _, _| None,
             opening: |_, _| super::super::plan::Opening { limit: std::time::Duration::ZERO, round_trips: 1 },
         }]

@@ -36,8 +36,9 @@ pub use expand::CONFIGURATIONS_MAX;
 pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use plan::{
-    Affected, Bound, Condition, Configuration, Criterion, Fault, FaultAction, FaultPart, Fit, FitValue,
-    Opening, Overrides, Plan, RealHost, Reference, RoleKey, Select, Shape, Step, StepStart, WorkloadSchema,
+    Affected, Bound, Condition, Configuration, Criterion, FROM_TO, Fault, FaultAction, FaultPart, Fit,
+    FitValue, Opening, Overrides, Plan, RealHost, Reference, RoleHosts, RoleKey, Select, Shape, Step,
+    StepStart, WorkloadSchema,
 };
 pub use schema::TRIALS_MAX;
 

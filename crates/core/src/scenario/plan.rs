@@ -19,7 +19,7 @@ pub struct WorkloadSchema {
     pub params: &'static [Param],
     /// The first is the one that stands for the workload where there is room for one.
     pub metrics: &'static [Metric],
-    /// Keys by which a step places roles on hosts instead of pairing `from` with `to`; empty for most workloads.
+    /// Keys by which a step says who takes part.
     pub roles: &'static [RoleKey],
     /// Why the workload of this name refuses these values for a step of this shape, in words that name the keys.
     pub refusal: fn(&str, &Values, &Shape) -> Option<String>,
@@ -68,13 +68,39 @@ impl WorkloadSchema {
     }
 }
 
-/// A key of a step that says which hosts have a role. Hosts of the first role of a workload load those of the second.
+/// A key of a step that says which hosts have a role. Where a workload has several, hosts of its first role load those of the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleKey {
-    /// A parameter of kind `Hosts` of the workload.
+    /// A parameter of kind `Hosts` of the workload; of paired roles a common key of steps.
     pub key: &'static str,
-    /// Exactly one host has it, and it speaks with all that have another.
-    pub single: bool,
+    pub hosts: RoleHosts,
+}
+
+/// Which hosts have a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleHosts {
+    /// Exactly one, which speaks with all that have another role.
+    One,
+    Many,
+    /// Those that `from` and `to` pair with each other, as `pairing` and `pairs` say, all at once or in `turns`.
+    Paired,
+}
+
+impl RoleKey {
+    pub const fn one(key: &'static str) -> RoleKey {
+        RoleKey { key, hosts: RoleHosts::One }
+    }
+    pub const fn many(key: &'static str) -> RoleKey {
+        RoleKey { key, hosts: RoleHosts::Many }
+    }
+}
+
+/// The roles of a workload that loads pairs of hosts.
+pub static FROM_TO: &[RoleKey] =
+    &[RoleKey { key: "from", hosts: RoleHosts::Paired }, RoleKey { key: "to", hosts: RoleHosts::Paired }];
+
+pub(crate) fn is_paired(keys: &[RoleKey]) -> bool {
+    keys.iter().any(|role| role.hosts == RoleHosts::Paired)
 }
 
 /// What the command line changes.
@@ -154,11 +180,13 @@ pub struct Step {
     pub workload: String,
     /// The point this step is of its configuration: `STEP` or `STEP/case,pairs=13`.
     pub point: String,
-    /// Hosts by index in the topology, `(from, to)`; already cut to `pairs`.
+    /// Who loads whom, by index in the topology: of paired roles `(from, to)`, already cut to `pairs`; of others each host of the
+    /// first role with each of the second that is another, and none where there is one role.
     pub pairs: Vec<(usize, usize)>,
-    /// Hosts by index of each role, of a workload that places roles; a host may have several. `pairs` has each host of the first
-    /// role with each of the second that is another.
+    /// Hosts by index of each role, in the order of the workload's keys; a host may have several.
     pub roles: Vec<(&'static str, Vec<usize>)>,
+    /// Whether the roles are `from` and `to`, which are paired.
+    pub is_paired: bool,
     /// Pairs by index, round after round, of a step whose pairs take turns; empty where all load at once.
     pub rounds: Vec<Vec<usize>>,
     /// The metric that stands for the workload where there is room for one.
@@ -174,15 +202,20 @@ pub struct Step {
 }
 
 impl Step {
-    /// Its shape while `pairs` of its pairs load at once, the farthest with this round trip.
+    /// Its shape while these of its pairs load at once, the farthest with this round trip.
     pub fn shape(&self, pairs: &[(usize, usize)], rtt: Duration) -> Shape {
-        super::step::shape(pairs, &self.roles, pairs.len(), rtt)
+        let at_once = if self.is_paired { pairs.len() } else { 0 };
+        super::step::shape(&self.roles_of(pairs), at_once, rtt)
+    }
+
+    /// Hosts of each role while these of its pairs load.
+    pub fn roles_of(&self, pairs: &[(usize, usize)]) -> Vec<(&'static str, Vec<usize>)> {
+        if self.is_paired { super::step::paired_roles(pairs) } else { self.roles.clone() }
     }
 
     /// Every host that takes part, in no order, some more than once.
     pub fn hosts(&self) -> impl Iterator<Item = usize> + '_ {
-        let of_pairs = self.pairs.iter().flat_map(|(from, to)| [*from, *to]);
-        of_pairs.chain(self.roles.iter().flat_map(|(_, hosts)| hosts.iter().copied()))
+        self.roles.iter().flat_map(|(_, hosts)| hosts.iter().copied())
     }
 
     /// What identifies the point, for documents: plain numbers stay numbers, quantities are their text, but what every point of a step
@@ -258,9 +291,9 @@ pub enum Affected {
 }
 
 impl Affected {
-    /// Whether it can touch a load between these pairs of hosts, either way. A fault with a phase for each sender happens to
-    /// a step only when it is the turn of one of the step's own hosts.
-    pub fn concerns(&self, pairs: &[(usize, usize)]) -> bool {
+    /// Whether it can touch the step: its hosts, or what passes between those that load each other, either way. A fault with a phase
+    /// for each sender happens to a step only when it is the turn of one of the step's own hosts.
+    pub fn concerns(&self, pairs: &[(usize, usize)], step_hosts: &[usize]) -> bool {
         match self {
             Affected::Link => true,
             Affected::Packets(matches) => {
@@ -268,11 +301,14 @@ impl Affected {
                     hosts.is_empty() || hosts.iter().any(|one| *one as usize == host)
                 };
                 let passes = |from, to| has(&matches.from, from) && has(&matches.to, to);
-                pairs.iter().any(|(from, to)| passes(*from, *to) || passes(*to, *from))
+                // Of hosts that load no others nobody knows with whom they speak.
+                let speaks = |host| has(&matches.from, host) || has(&matches.to, host);
+                match pairs {
+                    [] => step_hosts.iter().any(|host| speaks(*host)),
+                    pairs => pairs.iter().any(|(from, to)| passes(*from, *to) || passes(*to, *from)),
+                }
             }
-            Affected::Processes(hosts) => {
-                pairs.iter().any(|(from, to)| hosts.contains(from) || hosts.contains(to))
-            }
+            Affected::Processes(hosts) => step_hosts.iter().any(|host| hosts.contains(host)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::errors::{Place, Problems};
 use super::path::link_name;
-use super::plan::{Opening, RoleKey};
+use super::plan::{Opening, RoleHosts, RoleKey};
 use super::schema::ROLE_CONTROL;
 use super::tree::{Node, Table};
 use crate::param::Values;
@@ -139,7 +139,7 @@ fn written(word: &str, name: &str, table: Option<&Table>, keys: &[&str]) -> Opti
 
 /// The one host that decides with every other that has a role.
 fn spoken(keys: &[RoleKey], roles: &[(&'static str, Vec<usize>)]) -> Vec<(usize, usize)> {
-    let single = |key: &str| keys.iter().any(|role| role.key == key && role.single);
+    let single = |key: &str| keys.iter().any(|role| role.key == key && role.hosts == RoleHosts::One);
     let deciders = roles.iter().filter(|(key, _)| single(key)).flat_map(|(_, hosts)| hosts);
     let others = || roles.iter().filter(|(key, _)| !single(key)).flat_map(|(_, hosts)| hosts);
     deciders.flat_map(|decider| others().map(move |other| (*decider, *other))).collect()

@@ -3,7 +3,7 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::plan::{RoleKey, Shape, Step, StepStart, WorkloadSchema};
+use super::plan::{FROM_TO, RoleHosts, RoleKey, Shape, Step, StepStart, WorkloadSchema, is_paired};
 use super::reach::Reach;
 use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
@@ -47,7 +47,8 @@ pub(super) fn steps(
         let extra = workload.map_or(&[][..], |schema| schema.params);
         let what = titled("[[step]]", table.text("name"));
         let path = vec![Hop::Key("step".to_owned()), Hop::Index(index)];
-        let role_keys = workload.map_or(&[][..], |schema| schema.roles);
+        let role_keys = workload.map_or(FROM_TO, |schema| schema.roles);
+        let is_paired = is_paired(role_keys);
         let keys =
             if workload.is_some() || table.get("workload").is_none() { schema::STEP } else { continue };
         let reader = Reader::new(context, table, *at, what, "step", keys, extra, path);
@@ -59,25 +60,26 @@ pub(super) fn steps(
         }
         refuse_pairing(&reader, role_keys, extra);
         let start = read_start(&reader, &names, index);
-        let roles = topology.and_then(|topology| read_roles(&reader, role_keys, topology));
-        let pairs = topology.and_then(|topology| {
-            let pairs = match &roles {
-                Some(roles) if !roles.is_empty() => pairs_of_roles(roles),
-                _ => read_pairs(&reader, topology)?,
+        let placed = topology.and_then(|topology| {
+            let (roles, pairs) = if is_paired {
+                let pairs = read_pairs(&reader, topology)?;
+                (paired_roles(&pairs), pairs)
+            } else {
+                let roles = read_roles(&reader, role_keys, topology)?;
+                let pairs = pairs_of_roles(&roles);
+                (roles, pairs)
             };
-            reachable(&reader, topology, pairs, &link_counts, real)
+            Some((roles, reachable(&reader, topology, pairs, &link_counts, real)?))
         });
-        let rounds = match (topology, &pairs) {
-            (Some(topology), Some(pairs)) if role_keys.is_empty() => {
-                read_rounds(&reader, topology, pairs, real)
-            }
+        let rounds = match (topology, &placed) {
+            (Some(topology), Some((_, pairs))) if is_paired => read_rounds(&reader, topology, pairs, real),
             _ => Some(Vec::new()),
         };
         let capture = topology.map_or(Some(Vec::new()), |topology| read_capture(&reader, topology, real));
-        let paired = if role_keys.is_empty() { pairs.as_ref().map_or(0, Vec::len) } else { 0 };
-        let values = read_values(&reader, role_keys, paired);
-        let (Some(workload), Some(start), Some(roles), Some(pairs), Some(rounds), Some(capture)) =
-            (workload, start, roles, pairs, rounds, capture)
+        let pair_count = placed.as_ref().filter(|_| is_paired).map_or(0, |(_, pairs)| pairs.len());
+        let values = read_values(&reader, role_keys, pair_count);
+        let (Some(workload), Some(start), Some((roles, pairs)), Some(rounds), Some(capture)) =
+            (workload, start, placed, rounds, capture)
         else {
             continue;
         };
@@ -89,11 +91,10 @@ pub(super) fn steps(
         let rtt = reach.map_or(Duration::ZERO, |reach| reach.longest(&pairs));
         // What is wrong with a single key has been said; this is about keys that do not go together.
         if problems.count() == met
-            && let Some(text) = (workload.refusal)(
-                workload.name,
-                &values,
-                &shape(&pairs, &roles, at_once(&pairs, &rounds), rtt),
-            )
+            && let Some(text) = {
+                let at_once = if is_paired { at_once(&pairs, &rounds) } else { 0 };
+                (workload.refusal)(workload.name, &values, &shape(&roles, at_once, rtt))
+            }
         {
             problems.add(refused_key(&reader, table, &text), format!("step {name:?}: {text}"));
             continue;
@@ -105,6 +106,7 @@ pub(super) fn steps(
             parameters: with_roles(parameters, role_keys, &roles, topology, &values),
             roles,
             pairs,
+            is_paired,
             rounds,
             main_metric: workload.metrics.first().map_or("", |metric| metric.name),
             start,
@@ -115,19 +117,18 @@ pub(super) fn steps(
     steps
 }
 
-/// Of the pairs that load at once, or of the hosts of each role.
-pub(super) fn shape(
-    pairs: &[(usize, usize)],
-    roles: &[(&'static str, Vec<usize>)],
-    at_once: usize,
-    rtt: Duration,
-) -> Shape {
-    if !roles.is_empty() {
-        let hosts = roles.iter().map(|(key, hosts)| (*key, hosts.len())).collect();
-        return Shape { hosts, pairs: 0, rtt };
-    }
-    let count = |of: fn(&(usize, usize)) -> usize| pairs.iter().map(of).collect::<BTreeSet<_>>().len();
-    Shape { hosts: vec![("from", count(|pair| pair.0)), ("to", count(|pair| pair.1))], pairs: at_once, rtt }
+/// Hosts of each role, `pairs` of them at once.
+pub(super) fn shape(roles: &[(&'static str, Vec<usize>)], pairs: usize, rtt: Duration) -> Shape {
+    Shape { hosts: roles.iter().map(|(key, hosts)| (*key, hosts.len())).collect(), pairs, rtt }
+}
+
+/// The hosts on each side of some pairs, each once.
+pub(super) fn paired_roles(pairs: &[(usize, usize)]) -> Vec<(&'static str, Vec<usize>)> {
+    let side = |of: fn(&(usize, usize)) -> usize| {
+        let mut known = BTreeSet::new();
+        pairs.iter().map(of).filter(|host| known.insert(*host)).collect()
+    };
+    vec![("from", side(|pair| pair.0)), ("to", side(|pair| pair.1))]
 }
 
 /// The point's parameters with what people compare roles by: their number, or the one host's name.
@@ -139,16 +140,21 @@ fn with_roles(
     values: &Values,
 ) -> BTreeMap<String, Value> {
     let mut all = parameters.clone();
+    if is_paired(role_keys) {
+        return all;
+    }
     for (key, hosts) in roles {
         let value = match (hosts.as_slice(), topology) {
-            ([one], Some(topology)) if role_keys.iter().any(|role| role.key == *key && role.single) => {
+            ([one], Some(topology))
+                if role_keys.iter().any(|role| role.key == *key && role.hosts == RoleHosts::One) =>
+            {
                 Value::Text(topology.hosts[*one].name.clone())
             }
             _ => Value::Count(hosts.len() as u64),
         };
         all.insert((*key).to_owned(), value);
     }
-    for key in schema::ROLE_POINT_KEYS.iter().filter(|_| !roles.is_empty()) {
+    for key in schema::ROLE_POINT_KEYS {
         if let Some(value) = values.get(key) {
             all.entry((*key).to_owned()).or_insert_with(|| value.clone());
         }
@@ -158,7 +164,7 @@ fn with_roles(
 
 /// A workload that places roles has no pairs.
 fn refuse_pairing(reader: &Reader<'_>, roles: &[RoleKey], own: &[Param]) {
-    let Some(first) = roles.first() else { return };
+    let Some(first) = roles.first().filter(|_| !is_paired(roles)) else { return };
     let pairing = schema::STEP_PAIRING.iter().filter(|key| !own.iter().any(|param| param.name == **key));
     for entry in pairing.filter_map(|key| reader.table.entry(key)) {
         let keys: Vec<String> = roles.iter().map(|role| format!("`{}`", role.key)).collect();
@@ -258,7 +264,7 @@ fn read_values(reader: &Reader<'_>, roles: &[RoleKey], pair_count: usize) -> Val
     let names: Vec<&'static str> = reader.params().iter().map(|param| param.name).collect();
     for name in names {
         let of_roles = roles.iter().any(|role| role.key == name)
-            || !roles.is_empty() && schema::STEP_PAIRING.contains(&name) && !reader.has(name);
+            || !is_paired(roles) && schema::STEP_PAIRING.contains(&name) && !reader.has(name);
         if schema::STEP_PLACING.contains(&name) || of_roles {
             continue;
         }
@@ -361,7 +367,7 @@ fn read_roles(
             let name = &topology.hosts[*twice].name;
             problems.add(reader.place_of(role.key), format!("`{}` names {name} twice", role.key));
             good = false;
-        } else if role.single && hosts.len() > 1 {
+        } else if role.hosts == RoleHosts::One && hosts.len() > 1 {
             let message = format!("`{}` is one host, and this names {}", role.key, hosts.len());
             problems.add(reader.place_of(role.key), message);
             good = false;

@@ -66,7 +66,8 @@ impl Step {
 
     /// The same with one of its pairs alone, as it is loaded in its turn.
     pub fn of_pair(&self, pair: usize) -> Step {
-        Step { pairs: vec![self.pairs[pair]], rounds: Vec::new(), ..self.clone() }
+        let pairs = vec![self.pairs[pair]];
+        Step { roles: self.roles_of(&pairs), pairs, rounds: Vec::new(), ..self.clone() }
     }
 }
 

@@ -43,7 +43,7 @@ pub fn workloads() -> Vec<WorkloadSchema> {
         about: "for tests",
         params,
         metrics,
-        roles: &[],
+        roles: weir_core::scenario::FROM_TO,
         refusal,
         opening: |_, _| Opening { limit: Duration::from_secs(10), round_trips: 3 },
     };

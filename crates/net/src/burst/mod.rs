@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -27,6 +27,10 @@ use weir_sys::clock;
 pub struct Burst;
 
 impl Workload for Burst {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         metrics::METRICS
     }

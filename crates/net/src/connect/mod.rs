@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
@@ -31,6 +31,10 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct Connect;
 
 impl Workload for Connect {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         outcome::METRICS
     }

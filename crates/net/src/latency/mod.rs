@@ -18,7 +18,7 @@ use std::time::Duration;
 use trips::{LatencyBody, METRICS};
 use weir_core::metric::Metric;
 use weir_core::param::Kind;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_core::units::human;
 use weir_core::{Param, Values};
 use weir_seams::workload::{
@@ -264,6 +264,10 @@ impl LatencyPlan {
 pub struct Latency;
 
 impl Workload for Latency {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         METRICS
     }

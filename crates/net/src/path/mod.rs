@@ -30,7 +30,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -45,6 +45,10 @@ pub const SENDS: &[bool] = &[true, false];
 pub struct Path;
 
 impl Workload for Path {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         metrics::METRICS
     }

@@ -23,7 +23,7 @@ use plan::{FLOWS_MAX, StreamPlan, Until};
 use std::time::Duration;
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
@@ -32,6 +32,10 @@ use weir_seams::workload::{
 pub struct Stream;
 
 impl Workload for Stream {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         metrics::METRICS
     }

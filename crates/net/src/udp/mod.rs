@@ -14,7 +14,7 @@ use ends::End;
 use plan::{FLOWS_MAX, UdpPlan};
 use weir_core::Values;
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_seams::workload::{
     Assignment, Bounds, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -25,6 +25,10 @@ use weir_transport::udp::Association;
 pub struct Udp;
 
 impl Workload for Udp {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         outcome::METRICS
     }

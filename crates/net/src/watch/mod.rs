@@ -21,7 +21,7 @@ use std::time::Duration;
 use weir_core::Values;
 use weir_core::failure::Failure;
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape};
+use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -31,6 +31,10 @@ use weir_sys::{clock, errno};
 pub struct Watch;
 
 impl Workload for Watch {
+    fn roles(&self) -> &'static [RoleKey] {
+        FROM_TO
+    }
+
     fn metrics(&self) -> &'static [Metric] {
         &metrics::METRICS
     }

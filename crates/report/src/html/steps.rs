@@ -117,6 +117,12 @@ fn about(point: &Point<'_>) -> Html {
                 put!(&mut out, " and ", T(plural(rest.len(), "more pair", "more pairs")));
             }
         }
+        for role in step.roles.iter().filter(|_| step.pairs.is_empty()) {
+            put!(&mut out, " · ", T(&role.role), " ", T(role.hosts.first().map_or("none", String::as_str)));
+            if role.hosts.len() > 1 {
+                put!(&mut out, " and ", T(plural(role.hosts.len() - 1, "more host", "more hosts")));
+            }
+        }
         if !step.parameters.is_empty() {
             put!(&mut out, " · ", T(parameters_text(&step.parameters)));
         }

@@ -100,6 +100,7 @@ const STEPS: [(&str, &str, u64, f64); 4] = [
 
 pub(crate) fn plan() -> PlanRecord {
     let steps = STEPS.iter().map(|(name, workload, streams, _)| StepRecord {
+        roles: Vec::new(),
         name: (*name).to_owned(),
         workload: (*workload).to_owned(),
         point: (*name).to_owned(),
