@@ -88,7 +88,7 @@ fn a_workload_of_one_role_pairs_nobody_and_is_a_step_like_any_other() {
 // Spec: scenario.md#step-9
 #[test]
 fn paired_hosts_have_the_roles_from_and_to_and_say_so_of_the_pair_whose_turn_it_is() {
-    let keys = "from = \"pi-[0-1]\"\nto = \"pi-[2-3]\"\npairing = \"all\"\nturns = \"one\"";
+    let keys = "from = \"pi-[0-1]\"\nto = \"pi-[2-3]\"\npairing = \"all\"\nturns = \"disjoint\"";
     let text = step(keys).replace("gather", "stream");
     let plan = try_plan(&text).unwrap_or_else(|errors| panic!("{errors}"));
     let step = &plan.configurations[0].steps[0];
