@@ -1,7 +1,9 @@
 //! Joins the crates' slices; the only file that names every implementation crate.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
+use weir_core::evidence::{Factor, SHARED};
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
 use weir_core::scenario::{Opening, Shape, WorkloadSchema};
@@ -41,6 +43,8 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         params: entry.params,
         metrics: entry.build.metrics(),
         roles: entry.build.roles(),
+        factors: entry.build.factors(),
+        fills_path: entry.build.fills_path(),
         refusal,
         opening,
     };
@@ -52,6 +56,8 @@ pub fn workload_schemas() -> Vec<WorkloadSchema> {
         params: &[],
         metrics,
         roles: &[],
+        factors: SHARED,
+        fills_path: false,
         refusal,
         opening,
     };
@@ -84,6 +90,14 @@ pub fn metrics() -> Vec<Metric> {
     all
 }
 
+/// Every factor that may be named, in the order in which they are asked.
+pub fn factors() -> impl Iterator<Item = &'static Factor> {
+    let own = workloads().iter().flat_map(|entry| entry.build.factors());
+    let all: BTreeMap<u16, &'static Factor> =
+        SHARED.iter().chain(own).map(|factor| (factor.rank, *factor)).collect();
+    all.into_values()
+}
+
 /// One member of a seam, as `weir list` shows it.
 pub struct Member {
     pub name: &'static str,
@@ -108,6 +122,7 @@ pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
 /// Seams that have members in this build, by the name `weir list` takes.
 pub const SEAMS: &[&str] = &[
     "workload",
+    "factor",
     "transport",
     #[cfg(feature = "event")]
     "scheduler",
@@ -126,6 +141,9 @@ pub const SEAMS: &[&str] = &[
 pub fn members(seam: &str) -> Option<Vec<Member>> {
     Some(match seam {
         "workload" => members!(workloads()),
+        "factor" => {
+            factors().map(|factor| Member { name: factor.name, about: factor.about, params: &[] }).collect()
+        }
         "transport" => members!(weir_transport::TRANSPORTS),
         #[cfg(feature = "event")]
         "scheduler" => members!(weir_event::SCHEDULERS),
@@ -140,4 +158,30 @@ pub fn members(seam: &str) -> Option<Vec<Member>> {
         "sink" => members!(weir_report::SINKS),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::collections::BTreeSet;
+
+    // Spec: evidence.md#order-4
+    #[test]
+    fn each_factor_is_declared_once_and_its_command_is_one_of_ours() {
+        let declared = workloads().iter().map(|entry| entry.build.factors()).collect::<Vec<_>>();
+        let own: BTreeSet<*const Factor> =
+            declared.into_iter().flatten().map(|factor| *factor as *const _).collect();
+        let all: Vec<&Factor> = factors().collect();
+        assert_eq!(all.len(), SHARED.len() + own.len(), "two factors have one rank");
+        let names: BTreeSet<&str> = all.iter().map(|factor| factor.name).collect();
+        assert_eq!(names.len(), all.len(), "two factors have one name");
+        for factor in all {
+            assert!(!factor.next.is_empty(), "{}", factor.name);
+            if !factor.command.is_empty() {
+                let parsed = crate::commands::Cli::try_parse_from(factor.command.split(' '));
+                assert!(parsed.is_ok(), "{}: {}: {}", factor.name, factor.command, parsed.err().unwrap());
+            }
+        }
+    }
 }

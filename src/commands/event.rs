@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weir_core::evidence::{Around, Load, limiting_factor};
 use weir_core::param::{Kind, Member, parse_default};
 use weir_core::record::{PointSummary, SUMMARY_SCHEMA, Summary, Verdict};
 use weir_core::units::human;
@@ -335,7 +336,7 @@ fn summary(args: &SchedulerArgs, scheduler: Json, report: &SchedulerReport) -> S
         trials: 1,
         valid_trials: 1,
         metrics: weir_net::adhoc::metrics(&rows, metrics::METRICS),
-        limiting_factor: weir_core::evidence::limiting_factor(&weir_core::evidence::Facts::default()),
+        limiting_factor: limiting_factor(&Around::default(), &Load::default(), &[]),
         matrix: None,
     };
     Summary {

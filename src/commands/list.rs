@@ -7,11 +7,13 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use weir_core::param::{Kind, Param};
 
-/// List the members of a seam: workload, transport, sampler, …
+/// List what can be chosen by name: workloads, schedulers, samplers, … and the limiting factors there are
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'")]
+#[command(
+    after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'\n  weir list factor"
+)]
 pub struct Args {
-    /// workload, transport, scheduler, death-policy, send-order, membership, launcher, sampler or sink; all of them when left out
+    /// workload, factor, transport, scheduler, death-policy, send-order, membership, launcher, sampler or sink; all of them when left out
     seam: Option<String>,
     /// Print an array of {name, about, params}
     #[arg(long)]

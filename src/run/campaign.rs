@@ -607,8 +607,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
 /// The framing ceiling of the sum of a step's flows, for workloads that fill a path; of pairs that take turns in the round that
 /// has the highest.
 pub fn ceiling(configuration: &Configuration, step: &Step) -> Option<f64> {
-    let fills = step.workload == "stream" || step.workload == "watch";
-    fills.then_some(())?;
+    step.fills_path.then_some(())?;
     if step.rounds.is_empty() {
         return model::total_ceiling(configuration, step);
     }

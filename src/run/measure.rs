@@ -3,11 +3,11 @@
 use crate::run::fullness;
 use weir_core::Instant;
 use weir_core::behind::Behind;
-use weir_core::evidence::{EmulatorFacts, Facts, PortFacts, StackFacts, lateness_allowed_seconds};
+use weir_core::evidence::{Around, EmulatorFacts, PortFacts, StackFacts, lateness_allowed_seconds};
 use weir_core::fabric_page::{self, LATENESS_BUCKETS};
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::topology::{DirectedLink, Topology};
-use weir_seams::workload::{Derived, FaultWindow, Outcome};
+use weir_seams::workload::{FaultWindow, Outcome};
 
 /// A stretch of time in nanoseconds from the trial's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,8 +124,8 @@ impl Measured<'_> {
         rows
     }
 
-    /// Everything the limiting factor is named from.
-    pub fn facts(&self, derived: &Derived, in_lab: bool) -> Facts {
+    /// What the limiting factor is named from beside the load itself.
+    pub fn around(&self, in_lab: bool) -> Around {
         let links = self.topology.directed_links();
         let mut on_path: Vec<usize> = Vec::new();
         for path in self.paths() {
@@ -136,11 +136,8 @@ impl Measured<'_> {
         let one_way_seconds = self.one_way_seconds();
         let fabric = self.fabric_behind(allowed_ns(one_way_seconds)).unwrap_or_default();
         let ends = self.ends_waited(allowed_ns(one_way_seconds)).unwrap_or_default();
-        Facts {
-            transport: derived.transport,
+        Around {
             ceiling_bits_per_second: self.ceiling_bits_per_second,
-            generator: derived.generator,
-            building: derived.building,
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),
             emulator: in_lab.then(|| EmulatorFacts {

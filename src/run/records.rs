@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use weir_agent::job::StepResult;
 use weir_core::Instant;
-use weir_core::evidence::limiting_factor;
+use weir_core::evidence::{Around, limiting_factor};
 use weir_core::failure::{Failure, FailureRecord};
 use weir_core::model::total_ceiling;
 use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TrialRecord};
@@ -61,13 +61,14 @@ impl Recorder<'_> {
         }
         let of_hosts = take_host_series(&mut result);
         let faults = self.faults_of(step, whole);
-        let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &faults };
-        let derived = job.workload.derive(&context, &result.outcomes);
         let measured = Measured {
             topology: &input.configuration.topology,
             pairs: &step.pairs,
             // Many flows take a while to share out; only those that try to fill the path need it.
-            ceiling_bits_per_second: derived.transport.and_then(|_| total_ceiling(input.configuration, step)),
+            ceiling_bits_per_second: step
+                .fills_path
+                .then(|| total_ceiling(input.configuration, step))
+                .flatten(),
             whole,
             steady: steady_window(step.steady_after(), job.estimate, whole),
             series: self.series,
@@ -77,7 +78,15 @@ impl Recorder<'_> {
             lateness,
             core_count: core_count(),
         };
-        let factor = limiting_factor(&measured.facts(&derived, input.configuration.hosts.is_none()));
+        let around = measured.around(input.configuration.hosts.is_none());
+        let context = DeriveContext {
+            values: &step.values,
+            start_ns: whole.start_ns,
+            faults: &faults,
+            around: &around,
+        };
+        let derived = job.workload.derive(&context, &result.outcomes);
+        let factor = limiting_factor(&around, &derived.load, &derived.candidates);
         // Of a turn the step has them, once for all.
         let around = if turn.is_none() { measured.rows() } else { Vec::new() };
         let mut rows: Vec<Row> = result.outcomes.iter().flat_map(|outcome| outcome.rows.clone()).collect();
@@ -119,7 +128,8 @@ impl Recorder<'_> {
     pub fn warnings(&self, job: usize, step: &Step, result: &StepResult) -> BTreeSet<String> {
         let whole = self.whole(result, self.input.parts[job].turn.is_some());
         let faults = self.faults_of(step, whole);
-        let context = DeriveContext { values: &step.values, start_ns: whole.start_ns, faults: &faults };
+        let (values, start_ns) = (&step.values, whole.start_ns);
+        let context = DeriveContext { values, start_ns, faults: &faults, around: &Around::default() };
         let derived = self.input.jobs[job].workload.derive(&context, &result.outcomes);
         let not_granted =
             result.outcomes.iter().flat_map(|outcome| other_congestion(&outcome.host, &outcome.granted));

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 use weir_agent::job::{StepJob, StepResult};
+use weir_core::evidence::UNKNOWN;
 use weir_core::failure::Failure;
-use weir_core::record::{Factor, LimitingFactor, Observed, PairRecord, Row, Series, TrialRecord};
+use weir_core::record::{LimitingFactor, Observed, PairRecord, Row, Series, TrialRecord};
 use weir_core::scenario::{Step, StepStart};
 use weir_core::statistics::most_frequent;
 use weir_core::topology::Topology;
@@ -243,9 +244,9 @@ fn does_not_count(pairs: &[PairRecord], broken_off: bool) -> Option<String> {
 /// What limited most of the pairs that count, with the evidence of the one that is surest of it.
 fn limiting_factor(pairs: &[PairRecord]) -> LimitingFactor {
     let good = || pairs.iter().filter(|pair| pair.failure.is_none());
-    let Some((name, count)) = most_frequent(good().map(|pair| pair.limiting_factor.name)) else {
+    let Some((name, count)) = most_frequent(good().map(|pair| pair.limiting_factor.name.as_str())) else {
         let evidence = vec!["no pair counts".to_owned()];
-        return LimitingFactor::new(Factor::Unknown, 0.0, evidence);
+        return LimitingFactor::new(&UNKNOWN, 0.0, evidence);
     };
     let agreeing = || good().filter(|pair| pair.limiting_factor.name == name);
     let sum: f64 = agreeing().map(|pair| pair.limiting_factor.confidence).sum();
@@ -260,5 +261,6 @@ fn limiting_factor(pairs: &[PairRecord]) -> LimitingFactor {
         evidence.push(format!("{count} of {all} pairs"));
     }
     let disturbed = good().find_map(|pair| pair.limiting_factor.disturbed.clone());
-    LimitingFactor { disturbed, ..LimitingFactor::new(name, sum / all as f64, evidence) }
+    let next = surest.map(|pair| pair.limiting_factor.next.clone()).unwrap_or_default();
+    LimitingFactor { name: name.to_owned(), confidence: sum / all as f64, evidence, next, disturbed }
 }

@@ -1,84 +1,21 @@
 //! Names the limiting factor of a trial from what was counted.
 //!
-//! The rules of `docs/specs/evidence.md` are tried in a fixed order and the first that holds names the factor: what
-//! disqualifies the measurement itself, then a reader that holds back, a full link, the two ends, what the path did to
-//! packets, and buffers. Everything else is `unknown`, with what was seen.
+//! Who can see a factor declares it and says when it holds: a workload of its own load (`derive` gets what was `Around` it and
+//! returns `Candidate`s), core of what every load may meet. Here one is chosen, by the ranks of `docs/specs/evidence.md`, after
+//! what disqualifies the measurement itself. Where none holds it is `unknown`, with what was seen.
 
-mod building;
-mod ends;
+mod factor;
 mod fitness;
 mod path;
 #[cfg(test)]
 mod tests;
-mod window;
 
-use crate::record::{Factor, LimitingFactor};
+use crate::record::LimitingFactor;
 use serde::{Deserialize, Serialize};
 
-pub use building::BuildingFacts;
-pub use fitness::{LATENESS_ALLOWED_NS_LEAST, lateness_allowed_seconds};
-pub use window::{BufferFacts, WindowFacts};
-
-/// What TCP said of all senders' connections over the steady state, summed (times) or counted.
-/// From `TCP_INFO`; times in seconds of connection time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TransportFacts {
-    pub flow_count: u64,
-    /// Connection time observed: flows × interval.
-    pub observed_seconds: f64,
-    /// Time with data to send or in flight (`tcpi_busy_time`).
-    pub busy_seconds: f64,
-    /// Part of it stalled by the receiver's window (`tcpi_rwnd_limited`).
-    pub receive_window_limited_seconds: f64,
-    /// Part of it stalled by the send buffer (`tcpi_sndbuf_limited`).
-    pub send_buffer_limited_seconds: f64,
-    pub sent_segments: u64,
-    pub retransmitted_segments: u64,
-    /// Retransmissions that proved needless (`tcpi_dsack_dups`).
-    pub duplicate_segments: u64,
-    pub goodput_bits_per_second: f64,
-    /// Mean smoothed round trip, seconds.
-    pub rtt_seconds: f64,
-    /// Connection time in which the sending program had nothing to send by its own account: it waited for its next tick
-    /// (`source_rate`). Exact, by the program's clock.
-    #[serde(default)]
-    pub source_waiting_seconds: f64,
-    /// Connection time in which TCP called its own delivery limited by the application: `observed_seconds` times the share of
-    /// samples with `tcpi_delivery_rate_app_limited`. A slow source causes it, a sender without CPU, and a send buffer smaller
-    /// than the congestion window; see `send_buffer_limited_seconds` and `sender_thread_busy_ratio` for which.
-    #[serde(default)]
-    pub application_limited_seconds: f64,
-    /// Connection time observed at the receivers: flows × steady state.
-    #[serde(default)]
-    pub receive_observed_seconds: f64,
-    /// Part of it in which the receiving program did not read by its own choice (`read_rate`). Exact, by the program's clock.
-    #[serde(default)]
-    pub receiver_waiting_seconds: f64,
-    /// Bytes that lay unread in a receiver's kernel just after its program had read: mean over samples and flows
-    /// (`SIOCINQ`).
-    #[serde(default)]
-    pub receive_queue_bytes: f64,
-    /// Those bytes against themselves plus the window still advertised (`tcpi_rcv_wnd`), mean over samples and flows: near 0
-    /// where the program keeps up, near 1 where it has closed the window by not reading. 0 where the kernel does not tell.
-    #[serde(default)]
-    pub receive_queue_ratio: f64,
-    /// Share of the steady state that the busiest sending data thread spent on a CPU.
-    #[serde(default)]
-    pub sender_thread_busy_ratio: f64,
-    /// Share of the steady state that the busiest receiving data thread spent on a CPU.
-    #[serde(default)]
-    pub receiver_thread_busy_ratio: f64,
-    /// Share of the steady state in which the busiest sending data thread could have run and waited for a core: other programs
-    /// had it, or a quota was used up (`weir_sys::clock::thread_cpu_wait_time`).
-    #[serde(default)]
-    pub sender_thread_wait_ratio: f64,
-    /// As that, of the busiest receiving data thread.
-    #[serde(default)]
-    pub receiver_thread_wait_ratio: f64,
-    /// For the window audit.
-    #[serde(default)]
-    pub window: WindowFacts,
-}
+pub use factor::*;
+pub use fitness::{LATENESS_ALLOWED_NS_LEAST, Moves, lateness_allowed_seconds};
+pub use path::link_rate;
 
 /// How well the load's generators kept their own clocks, over the ticks that count (measuring rule 9). A generator's ticks are
 /// at t0 + n / rate; one that wakes up after the next tick is due gives up those it slept through instead of repaying them by
@@ -161,84 +98,132 @@ pub struct StackFacts {
     pub reordering_count: u64,
 }
 
+/// What was around a load in its steady state. On real hosts, and of an ad-hoc measurement, most of it is not known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
-    /// `None` for workloads that do not try to fill the path.
-    pub transport: Option<TransportFacts>,
-    /// What the links on the flows' way leave for the payload of all of them; `None` where no link has a rate, or nobody knows.
+pub struct Around {
+    /// What the links on the flows' way leave for the payload of all of them; `None` where no link has a rate, nobody knows, or
+    /// the load does not try to fill the path.
     pub ceiling_bits_per_second: Option<f64>,
+    /// Of the links between the step's hosts.
     pub ports: Vec<PortFacts>,
     pub stack: StackFacts,
     pub emulator: Option<EmulatorFacts>,
-    /// `None` for loads without a clock of their own.
+}
+
+/// What a load says of itself, for the question whether the trial may be judged. The default is that of a load which waits for
+/// each operation and fills nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    /// It tries to fill the path: a queue that it waits in is its own.
+    pub fills_path: bool,
+    /// It got less than it asked for, so a machine that had nothing left may be why.
+    pub wants_machine: bool,
+    /// What the receivers got of a load for which a full link proves that the machine kept up; `None` for others.
+    pub goodput_bits_per_second: Option<f64>,
+    /// A full link is no excuse: what was lost beside it counts.
+    pub counts_losses: bool,
+    /// What, taken away from the trial, moves its figures; `None`: a hundredth of its time, unless a full link proves otherwise.
+    pub moves: Option<Moves>,
+    /// Mean round trip that its transport saw, seconds; 0 where it says nothing.
+    pub rtt_seconds: f64,
+    /// Of the thread that it depends on, where no candidate says it.
+    pub thread: Option<CoreTime>,
     pub generator: Option<GeneratorFacts>,
-    /// `None` for workloads that build no events.
-    pub building: Option<BuildingFacts>,
+    /// Why nothing can be said where nothing moved.
+    // Spec: evidence.md#order-3
+    pub still: Option<Vec<String>>,
+    /// What was seen, for when no candidate holds.
+    pub unknown: Vec<String>,
+}
+
+/// How a thread spent its time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoreTime {
+    /// Share of the steady state on a core.
+    pub ran: f64,
+    /// Share in which it could have run and waited for one.
+    pub waited: f64,
+}
+
+/// A factor that may have bounded the trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    pub factor: &'static Factor,
+    /// The factor's own, unless this rule is asked earlier or later.
+    pub rank: u16,
+    /// Share of the time (or of the packets) that speaks for it, 0 to 1.
+    pub confidence: f64,
+    pub evidence: Vec<String>,
+    /// Of an end that wants for CPU: on a machine that has none left it is the lab's fault.
+    pub thread: Option<CoreTime>,
+    /// It is of a window or a buffer too small for the round trip, which only holds if that is the path's.
+    pub is_room_in_flight: bool,
+}
+
+impl Candidate {
+    pub fn new(factor: &'static Factor, confidence: f64, evidence: Vec<String>) -> Candidate {
+        let confidence = confidence.clamp(0.0, 1.0);
+        Candidate { factor, rank: factor.rank, confidence, evidence, thread: None, is_room_in_flight: false }
+    }
+    pub fn ranked(self, rank: u16) -> Candidate {
+        Candidate { rank, ..self }
+    }
+    pub fn of_thread(self, thread: CoreTime) -> Candidate {
+        Candidate { thread: Some(thread), ..self }
+    }
+    pub fn of_room_in_flight(self) -> Candidate {
+        Candidate { is_room_in_flight: true, ..self }
+    }
 }
 
 /// Half of the time: what holds more than this back bounds the trial, whatever else is there.
-const MOST: f64 = 0.5;
+pub const MOST: f64 = 0.5;
 /// A thread that ran or waited for a core this much of the time never waited for anything else.
-const THREAD_FULL: f64 = 0.9;
-
-/// A rule of `docs/specs/evidence.md`: its factor with the evidence, or nothing where it does not hold.
-type Rule = fn(&Facts) -> Option<LimitingFactor>;
-
-/// What may have bounded a load that was generated and carried as it should, in the order in which it is asked.
-const CAUSES: [Rule; 14] = [
-    ends::receiver_application,
-    path::link_rate,
-    building::scheduler,
-    building::credits,
-    ends::source_application,
-    ends::send_buffer,
-    ends::receiver_cpu,
-    ends::receive_window,
-    ends::sender_cpu,
-    path::reordering,
-    path::small_queue,
-    path::loss,
-    building::heartbeats,
-    path::long_queue,
-];
+pub const THREAD_FULL: f64 = 0.9;
 
 /// Names the factor that bounded one step of one trial.
 // Spec: evidence.md#order-1
-pub fn limiting_factor(facts: &Facts) -> LimitingFactor {
-    let still = ends::nothing_arrived(facts);
-    let without_transport = still.as_ref().map(|_| Facts { transport: None, ..facts.clone() });
-    let moved = without_transport.as_ref().unwrap_or(facts);
-    if let Some(unfit) = fitness::emulator_limited(moved).or_else(|| fitness::generator_limited(moved)) {
+pub fn limiting_factor(around: &Around, load: &Load, candidates: &[Candidate]) -> LimitingFactor {
+    let waits = if load.fills_path { None } else { path::long_queue(around) };
+    let cause = candidates.iter().chain(&waits).min_by_key(|candidate| candidate.rank);
+    let unfit = fitness::emulator_limited(around, load, cause);
+    if let Some(unfit) = unfit.or_else(|| fitness::generator_limited(around, load)) {
         return unfit;
     }
-    if let Some(unknown) = still {
-        return unknown;
+    if let Some(lines) = &load.still {
+        return LimitingFactor::new(&UNKNOWN, 0.0, lines.clone());
     }
-    let mut factor = cause(facts).unwrap_or_else(|| path::unknown(facts));
-    factor.disturbed = fitness::disturbed(facts);
-    factor.evidence.extend(window::audit(facts, factor.name));
+    let mut factor = match cause {
+        Some(cause) => LimitingFactor::new(cause.factor, cause.confidence, cause.evidence.clone()),
+        None => LimitingFactor::new(&UNKNOWN, 0.0, seen(load)),
+    };
+    factor.disturbed = fitness::disturbed(around, load);
     factor
 }
 
-fn cause(facts: &Facts) -> Option<LimitingFactor> {
-    CAUSES.iter().find_map(|rule| rule(facts))
+fn seen(load: &Load) -> Vec<String> {
+    if !load.unknown.is_empty() {
+        return load.unknown.clone();
+    }
+    let line = match load.generator {
+        Some(_) => "the load was sent at the rate asked for; no resource was asked for more",
+        None => "each operation waits for the one before and for the path; no resource was asked for more",
+    };
+    vec![line.to_owned()]
 }
 
-fn fullest(facts: &Facts) -> Option<(&PortFacts, f64)> {
-    let loads = facts.ports.iter().filter_map(|port| Some((port, port.load_ratio?)));
+/// The link that carried most of its rate, and how much.
+pub fn fullest(around: &Around) -> Option<(&PortFacts, f64)> {
+    let loads = around.ports.iter().filter_map(|port| Some((port, port.load_ratio?)));
     loads.max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
 /// What the fullest link carried, as a line that says that it was not the link.
-fn not_the_link(facts: &Facts) -> Option<String> {
-    let (port, load) = fullest(facts)?;
+pub fn not_the_link(around: &Around) -> Option<String> {
+    let (port, load) = fullest(around)?;
     Some(format!("the fullest link, {}, carried only {} of its rate", port.name, percent(load)))
 }
 
-fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)
-}
-
-fn named(name: Factor, confidence: f64, evidence: Vec<String>) -> Option<LimitingFactor> {
-    Some(LimitingFactor::new(name, confidence.clamp(0.0, 1.0), evidence))
 }

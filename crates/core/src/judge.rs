@@ -8,8 +8,9 @@ mod why;
 
 pub use summary::{summarise_rows, summarise_run};
 
+use crate::evidence::{EMULATOR_LIMITED, GENERATOR_LIMITED};
 use crate::metric::Metric;
-use crate::record::{CriterionResult, Factor, FitResult, TrialRecord, Verdict};
+use crate::record::{CriterionResult, FitResult, TrialRecord, Verdict};
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
 use crate::scenario::plan::{Bound, Criterion, Fit, FitValue, Plan, Reference};
@@ -258,7 +259,7 @@ impl Judge<'_> {
     /// Whether the criterion is about trials that the machine or the generator bounded.
     fn asks_for_the_unfit(&self) -> bool {
         let Bound::LimitingFactor(expected) = &self.criterion.bound else { return false };
-        [Factor::GeneratorLimited, Factor::EmulatorLimited].iter().any(|factor| factor.name() == expected)
+        [&GENERATOR_LIMITED, &EMULATOR_LIMITED].iter().any(|factor| factor.name == expected)
     }
 
     /// Why the trials of a point cannot be judged at all.
@@ -523,7 +524,8 @@ fn limiting_factor(expected: &str, share: Option<f64>, valid: &[&TrialRecord]) -
     if let Some(share) = share {
         return limiting_share(expected, share, valid);
     }
-    let Some((found, count)) = most_frequent(valid.iter().map(|record| record.limiting_factor.name)) else {
+    let Some((found, count)) = most_frequent(valid.iter().map(|record| record.limiting_factor.name.as_str()))
+    else {
         return Outcome::inconclusive("no trial is valid".to_owned());
     };
     let evidence = valid
@@ -531,31 +533,27 @@ fn limiting_factor(expected: &str, share: Option<f64>, valid: &[&TrialRecord]) -
         .find(|record| record.limiting_factor.name == found)
         .and_then(|record| record.limiting_factor.evidence.first());
     let evidence = evidence.map_or(String::new(), |evidence| format!(": {evidence}"));
-    let passes = found.name() == expected;
+    let passes = found == expected;
     let but = if passes { String::new() } else { format!(", not {expected}") };
     Outcome {
         verdict: if passes { Verdict::Pass } else { Verdict::Fail },
         margin: count as f64 / valid.len() as f64,
-        value: Some(found.name().into()),
+        value: Some(found.into()),
         uncertainty: Uncertainty::default(),
-        why: format!(
-            "{count} of {} valid trials were limited by {}{but}{evidence}",
-            valid.len(),
-            found.name()
-        ),
+        why: format!("{count} of {} valid trials were limited by {}{but}{evidence}", valid.len(), found),
         fit: None,
     }
 }
 
 /// Whether as many of the trials as asked for were limited by what is expected.
 fn limiting_share(expected: &str, share: f64, valid: &[&TrialRecord]) -> Outcome {
-    let so = valid.iter().filter(|record| record.limiting_factor.name.name() == expected).count();
+    let so = valid.iter().filter(|record| record.limiting_factor.name == expected).count();
     let passes = so >= shares::needed(share, valid.len());
-    let others = most_frequent(valid.iter().map(|record| record.limiting_factor.name));
+    let others = most_frequent(valid.iter().map(|record| record.limiting_factor.name.as_str()));
     Outcome {
         verdict: if passes { Verdict::Pass } else { Verdict::Fail },
         margin: so as f64 / valid.len().max(1) as f64 - share,
-        value: others.map(|(factor, _)| factor.name().into()),
+        value: others.map(|(factor, _)| factor.into()),
         uncertainty: Uncertainty::default(),
         why: format!(
             "{so} of {} valid trials were limited by {expected}, and {} of them is asked",

@@ -1,6 +1,7 @@
 //! What a run leaves behind: rows, series, the timeline, and the summary document `weir.summary/1`.
 //! Workers emit these; sinks render them; nothing else prints a number.
 
+use crate::evidence::{EMULATOR_LIMITED, Factor, GENERATOR_LIMITED};
 use crate::metric::Metric;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -261,82 +262,16 @@ pub enum Verdict {
     Inconclusive,
 }
 
-/// The closed list of DESIGN section 15.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Factor {
-    SourceApplication,
-    SenderCpu,
-    SendBuffer,
-    ReceiveWindow,
-    Loss,
-    Reordering,
-    ReceiverCpu,
-    ReceiverApplication,
-    LinkRate,
-    Queue,
-    DiskRead,
-    DiskWrite,
-    Metadata,
-    Scheduler,
-    Credits,
-    GeneratorLimited,
-    EmulatorLimited,
-    Unknown,
-}
-
-impl Factor {
-    pub const ALL: [Factor; 18] = [
-        Factor::SourceApplication,
-        Factor::SenderCpu,
-        Factor::SendBuffer,
-        Factor::ReceiveWindow,
-        Factor::Loss,
-        Factor::Reordering,
-        Factor::ReceiverCpu,
-        Factor::ReceiverApplication,
-        Factor::LinkRate,
-        Factor::Queue,
-        Factor::DiskRead,
-        Factor::DiskWrite,
-        Factor::Metadata,
-        Factor::Scheduler,
-        Factor::Credits,
-        Factor::GeneratorLimited,
-        Factor::EmulatorLimited,
-        Factor::Unknown,
-    ];
-    /// `link-rate`, as scenarios and records write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Factor::SourceApplication => "source-application",
-            Factor::SenderCpu => "sender-cpu",
-            Factor::SendBuffer => "send-buffer",
-            Factor::ReceiveWindow => "receive-window",
-            Factor::Loss => "loss",
-            Factor::Reordering => "reordering",
-            Factor::ReceiverCpu => "receiver-cpu",
-            Factor::ReceiverApplication => "receiver-application",
-            Factor::LinkRate => "link-rate",
-            Factor::Queue => "queue",
-            Factor::DiskRead => "disk-read",
-            Factor::DiskWrite => "disk-write",
-            Factor::Metadata => "metadata",
-            Factor::Scheduler => "scheduler",
-            Factor::Credits => "credits",
-            Factor::GeneratorLimited => "generator-limited",
-            Factor::EmulatorLimited => "emulator-limited",
-            Factor::Unknown => "unknown",
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitingFactor {
-    pub name: Factor,
+    /// Of a factor that `weir list factor` has, or of another version's.
+    pub name: String,
     /// Share of the evidence that speaks for it, 0 to 1.
     pub confidence: f64,
     pub evidence: Vec<String>,
+    /// What to try next; absent in records of before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub next: String,
     /// Beside a full link: what the machine took away, which moved no total and may have moved everything else.
     // Spec: evidence.md#fitness-3
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,16 +279,21 @@ pub struct LimitingFactor {
 }
 
 impl LimitingFactor {
-    pub fn new(name: Factor, confidence: f64, evidence: Vec<String>) -> LimitingFactor {
-        LimitingFactor { name, confidence, evidence, disturbed: None }
+    pub fn new(factor: &Factor, confidence: f64, evidence: Vec<String>) -> LimitingFactor {
+        let (name, next) = (factor.name.to_owned(), factor.advice());
+        LimitingFactor { name, confidence, evidence, next, disturbed: None }
+    }
+    /// Whether it is this one.
+    pub fn is(&self, factor: &Factor) -> bool {
+        self.name == factor.name
     }
     /// Why a trial that this bounded is not averaged in: the machine or the generator bounded it, and its figures tell of these.
     pub fn unfit(&self) -> Option<String> {
-        if !matches!(self.name, Factor::EmulatorLimited | Factor::GeneratorLimited) {
+        if !self.is(&EMULATOR_LIMITED) && !self.is(&GENERATOR_LIMITED) {
             return None;
         }
         let evidence = self.evidence.first().map_or(String::new(), |line| format!(": {line}"));
-        Some(format!("{}{evidence}", self.name.name()))
+        Some(format!("{}{evidence}", self.name))
     }
 }
 
@@ -601,12 +541,5 @@ mod tests {
         assert_eq!(drops.growth_around(495_000_000, 496_000_000), Some(7.0));
         assert_eq!(drops.growth_around(510_000_000, 600_000_000), Some(0.0));
         assert_eq!(Series::default().growth_around(0, 1), None);
-    }
-
-    #[test]
-    fn a_factors_name_is_the_same_in_code_and_in_json() {
-        for factor in Factor::ALL {
-            assert_eq!(serde_json::to_value(factor).unwrap(), factor.name());
-        }
     }
 }

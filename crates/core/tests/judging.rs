@@ -3,10 +3,9 @@
 mod common;
 
 use common::*;
+use weir_core::evidence::{EMULATOR_LIMITED, GENERATOR_LIMITED, LINK_RATE, LOSS};
 use weir_core::judge::{judge, summarise_run};
-use weir_core::record::{
-    CriterionResult, Factor, FitKind, LimitingFactor, Observed, Row, TrialRecord, Verdict,
-};
+use weir_core::record::{CriterionResult, FitKind, LimitingFactor, Observed, Row, TrialRecord, Verdict};
 
 const HEAD: &str = r#"
 [scenario]
@@ -50,7 +49,7 @@ fn trial(point: &str, number: u32, value: f64) -> TrialRecord {
         start_ns: 0,
         end_ns: 1,
         limiting_factor: LimitingFactor::new(
-            Factor::LinkRate,
+            &LINK_RATE,
             0.9,
             vec!["link.wan.forward was busy 99.9 % of the time".to_owned()],
         ),
@@ -178,11 +177,11 @@ fn an_invalid_trial_is_not_averaged_in() {
 #[test]
 fn trials_that_the_machine_or_the_generator_bounded_leave_the_pool_and_the_others_are_judged() {
     let criterion = total("at_least = \"900Mbit/s\"");
-    for factor in [Factor::EmulatorLimited, Factor::GeneratorLimited] {
+    for factor in [&EMULATOR_LIMITED, &GENERATOR_LIMITED] {
         // Three of six were bounded to nothing: the mean of all would break what the others keep.
         let mut records = trials("x", &[1e6, 940e6, 1e6, 940e6, 1e6, 940e6]);
         let limit = |record: &mut TrialRecord| {
-            record.limiting_factor.name = factor;
+            record.limiting_factor.name = factor.name.to_owned();
             record.reason = record.limiting_factor.unfit();
             record.valid = false;
         };
@@ -201,12 +200,12 @@ fn trials_that_the_machine_or_the_generator_bounded_leave_the_pool_and_the_other
         assert_eq!(verdict_of(&format!("{criterion}\ntrials_min = 2"), &records), Verdict::Pass);
         assert_eq!(verdict_of("limiting_factor = \"loss\"", &records), Verdict::Inconclusive);
         // A criterion that asks for just that is judged on all that were measured as planned.
-        let expected = format!("limiting_factor = \"{}\"", factor.name());
+        let expected = format!("limiting_factor = \"{}\"", factor.name);
         assert_eq!(verdict_of(&expected, &records), Verdict::Pass);
         // Where none is left, the point says what bounded them.
         records.iter_mut().for_each(limit);
         let point = summarise_run(&plan(HEAD), &records, &metrics()).remove(0);
-        assert_eq!((point.limiting_factor.name, point.valid_trials), (factor, 0));
+        assert_eq!((point.limiting_factor.name.as_str(), point.valid_trials), (factor.name, 0));
         assert_eq!(judge(&plan(HEAD), &records, &metrics()).1, Verdict::Inconclusive);
     }
 }
@@ -246,7 +245,7 @@ fn beside_a_full_link_that_was_disturbed_the_whole_rate_is_judged_and_how_it_was
 #[test]
 fn one_trial_of_two_suffices_where_one_is_asked_for_and_not_where_two_are() {
     let mut records = trials("x", &[940e6, 1e6]);
-    records[1].limiting_factor.name = Factor::EmulatorLimited;
+    records[1].limiting_factor.name = EMULATOR_LIMITED.name.to_owned();
     let with =
         |least: u32| verdict_of(&total(&format!("at_least = \"900Mbit/s\"\ntrials_min = {least}")), &records);
     assert_eq!((with(1), with(2)), (Verdict::Pass, Verdict::Inconclusive));
@@ -271,8 +270,8 @@ fn a_metric_that_some_valid_trial_lacks_is_not_judged_on_the_others() {
 #[test]
 fn the_limiting_factor_is_the_one_of_most_valid_trials() {
     let mut records = trials("x", &[1e6; 5]);
-    records[0].limiting_factor.name = Factor::Loss;
-    records[1].limiting_factor.name = Factor::Loss;
+    records[0].limiting_factor.name = LOSS.name.to_owned();
+    records[1].limiting_factor.name = LOSS.name.to_owned();
     assert_eq!(verdict_of("limiting_factor = \"link-rate\"", &records), Verdict::Pass);
     let (result, _) = judged(&scenario("limiting_factor = \"loss\""), &records);
     assert_eq!(result.verdict, Verdict::Fail);
@@ -454,7 +453,7 @@ fn the_summary_names_every_point_and_keeps_links_apart() {
     let summary = &points[0].metrics[TOTAL];
     assert_eq!((summary.n, summary.mean, summary.median, summary.ci95), (2, 1.5, 1.5, None));
     assert_eq!(summary.range, Some([1.0, 2.0]));
-    assert_eq!(points[0].limiting_factor.name, Factor::LinkRate);
+    assert_eq!(points[0].limiting_factor.name, LINK_RATE.name);
     let empty = summarise_run(&plan(&scenario(&total("at_least = \"1bit/s\""))), &Vec::new(), &metrics());
     assert_eq!((empty[0].trials, empty[0].valid_trials, empty[0].metrics.len()), (0, 0, 0));
 }
@@ -594,7 +593,7 @@ fn a_share_asks_the_bound_of_so_many_trials_each_by_itself() {
     let factor = |share: f64| scenario(&format!("share = {share}\nlimiting_factor = \"loss\""));
     let mut records = trials("x", &values);
     for record in &mut records[..4] {
-        record.limiting_factor.name = Factor::Loss;
+        record.limiting_factor.name = LOSS.name.to_owned();
     }
     assert_eq!(judged(&factor(0.4), &records).0.verdict, Verdict::Pass);
     assert_eq!(judged(&factor(0.5), &records).0.verdict, Verdict::Fail);

@@ -3,10 +3,9 @@
 mod common;
 
 use common::*;
+use weir_core::evidence::{EMULATOR_LIMITED, LINK_RATE};
 use weir_core::judge::{judge, summarise_run};
-use weir_core::record::{
-    CriterionResult, Factor, LimitingFactor, Observed, PairRecord, Row, TrialRecord, Verdict,
-};
+use weir_core::record::{CriterionResult, LimitingFactor, Observed, PairRecord, Row, TrialRecord, Verdict};
 
 const TOTAL: &str = "stream.total_goodput_bits_per_second";
 
@@ -55,7 +54,7 @@ fn matrix(number: u32, values: [f64; 4], failed: Option<(&str, &str)>) -> TrialR
         reason: None,
         start_ns: 0,
         end_ns: 1,
-        limiting_factor: LimitingFactor::new(Factor::LinkRate, 0.9, Vec::new()),
+        limiting_factor: LimitingFactor::new(&LINK_RATE, 0.9, Vec::new()),
         rows: Vec::new(),
         pairs: Vec::new(),
         granted: serde_json::Map::new(),
@@ -161,7 +160,7 @@ fn a_pair_that_failed_leaves_undecided_what_needs_it_and_nothing_else() {
 #[test]
 fn turns_that_the_machine_bounded_leave_the_pool_of_their_pair() {
     let mut records = [matrix(0, [1.0; 4], None), matrix(1, EVEN, None), matrix(2, EVEN, None)];
-    records[0].pairs[1].limiting_factor.name = Factor::EmulatorLimited;
+    records[0].pairs[1].limiting_factor.name = EMULATOR_LIMITED.name.to_owned();
     let judged = |records: &[TrialRecord], on: &str| {
         judged(&of_matrix(&format!("on = \"{on}\"\nat_least = \"1Mbit/s\"\ntrials_min = 2")), records).0
     };
@@ -169,7 +168,7 @@ fn turns_that_the_machine_bounded_leave_the_pool_of_their_pair() {
     let alone = |on: &str| judged(&records[1..], on).value.unwrap();
     assert_eq!(bounded, alone("pair.a-1.b-0"));
     assert_ne!(other, alone("pair.a-0.b-0"));
-    records[1].pairs[1].limiting_factor.name = Factor::EmulatorLimited;
+    records[1].pairs[1].limiting_factor.name = EMULATOR_LIMITED.name.to_owned();
     let result = judged(&records, "pair.a-1.b-0");
     assert_eq!(result.verdict, Verdict::Inconclusive);
     assert!(result.why.contains("1 of 3 turns of pair.a-1.b-0 count and 2 are needed"), "{}", result.why);

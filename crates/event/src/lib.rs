@@ -4,6 +4,7 @@
 pub mod builder;
 pub mod death_policy;
 pub mod director;
+mod evidence;
 pub mod interval;
 pub mod ledger;
 mod member;

@@ -1,5 +1,6 @@
 //! Workload `event`: a scheduler, sources and builders on hosts of a scenario.
 
+use crate::evidence::{BuildingFacts, FACTORS, of_building};
 use crate::ledger::Reason;
 use crate::metrics::{self, METRICS};
 use crate::original::Rules;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 use weir_core::Values;
-use weir_core::evidence::BuildingFacts;
+use weir_core::evidence::Factor;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Histogram, Observed, Row, Series};
@@ -73,6 +74,10 @@ impl Workload for Event {
 
     fn metrics(&self) -> &'static [Metric] {
         METRICS
+    }
+
+    fn factors(&self) -> &'static [&'static Factor] {
+        FACTORS
     }
 
     fn estimate(&self, values: &Values, _shape: &Shape) -> Result<Estimate, WorkloadError> {
@@ -456,7 +461,7 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
         put(&format!("reason.{reason}"), metrics::DROPPED_FOR, Observed::Value(*count as f64));
     }
-    derived.building = Some(BuildingFacts {
+    let building = BuildingFacts {
         generated: totals.generated,
         dropped_no_credit: totals.dropped.get(&Reason::NoCredit).copied().unwrap_or(0),
         waiting_ratio: scheduler.waiting_ratio,
@@ -465,7 +470,8 @@ fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Result<Derived, 
         held_growth_ratio: held_slope.map_or(0.0, |slope| slope / plan.rate_hz),
         faulty: !context.faults.is_empty(),
         of_each_rate_seconds: (!scheduler.searched.is_empty()).then(|| plan.length().as_secs_f64()),
-    });
+    };
+    (derived.load, derived.candidates) = of_building(&building, context.around);
     for (reason, count) in totals.dropped.iter().filter(|(_, count)| **count > 0) {
         derived.warnings.push(format!("{count} events were dropped: {reason}"));
     }

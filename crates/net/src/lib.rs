@@ -6,6 +6,7 @@ pub mod adhoc;
 pub mod burst;
 pub mod connect;
 pub mod door;
+pub mod evidence;
 pub mod farewell;
 pub mod generator;
 pub mod iperf3;

@@ -164,7 +164,8 @@ fn scale(most: f64, unit: &str) -> (f64, String) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use weir_core::record::{Factor, LimitingFactor};
+    use weir_core::evidence::LINK_RATE;
+    use weir_core::record::LimitingFactor;
 
     pub(crate) fn cell(from: &str, to: &str, value: Option<f64>) -> MatrixCell {
         MatrixCell {
@@ -175,7 +176,7 @@ pub(crate) mod tests {
             trials: 2,
             valid_trials: if value.is_some() { 2 } else { 0 },
             failure: value.is_none().then(|| format!("host {to}: its agent was lost")),
-            limiting_factor: LimitingFactor::new(Factor::LinkRate, 1.0, Vec::new()),
+            limiting_factor: LimitingFactor::new(&LINK_RATE, 1.0, Vec::new()),
         }
     }
 

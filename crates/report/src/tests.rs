@@ -267,9 +267,9 @@ fn rename(value: &mut serde_json::Value, name: &str) {
                 let closed =
                     ["schema", "verdict", "tcp_profile", "stage", "discipline", "event", "metric", "utc"];
                 let factor = key == "name"
-                    && value.as_str().is_some_and(|it| {
-                        weir_core::record::Factor::ALL.iter().any(|factor| factor.name() == it)
-                    });
+                    && value
+                        .as_str()
+                        .is_some_and(|it| weir_core::evidence::SHARED.iter().any(|factor| factor.name == it));
                 // The folder finds series by these; they are texts like any other in a hostile one.
                 if !closed.contains(&key.as_str()) && !factor {
                     rename(value, name);
@@ -627,7 +627,7 @@ fn a_summary_with_a_wrong_type_or_without_a_required_field_breaks_the_schema() {
     let mut all = Vec::new();
     places(&whole, String::new(), &mut all);
     let optional =
-        ["origin", "scale", "results", "metric", "unit", "value", "ci95", "range", "points", "fits"];
+        ["origin", "scale", "results", "metric", "unit", "value", "ci95", "range", "points", "fits", "next"];
     let (mut mistyped, mut lacking) = (0, 0);
     for place in &all {
         let (parent, key) = place.rsplit_once('/').unwrap();

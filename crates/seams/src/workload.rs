@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 use weir_core::behind::Behind;
-use weir_core::evidence::LATENESS_ALLOWED_NS_LEAST;
+use weir_core::evidence::{Around, Candidate, Factor, LATENESS_ALLOWED_NS_LEAST, Load};
 use weir_core::failure::Failures;
 use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
@@ -128,6 +128,8 @@ pub struct DeriveContext<'a> {
     /// Start of the step in the trial's clock, ns.
     pub start_ns: i64,
     pub faults: &'a [FaultWindow],
+    /// What was counted on the links, the hosts and the machine meanwhile.
+    pub around: &'a Around,
 }
 
 /// What one host measured.
@@ -162,12 +164,10 @@ pub struct Derived {
     pub series: Vec<Series>,
     /// Why the trial must not count, if so.
     pub invalid: Option<String>,
-    /// Facts for the limiting factor: TCP times and counts summed over the steady state of all flows.
-    pub transport: Option<weir_core::evidence::TransportFacts>,
-    /// Facts for the limiting factor: how well the generators kept their clocks; `None` for a load without one.
-    pub generator: Option<weir_core::evidence::GeneratorFacts>,
-    /// Facts for the limiting factor: of a workload that builds events.
-    pub building: Option<weir_core::evidence::BuildingFacts>,
+    /// For the question whether the trial may be judged: what the load says of itself.
+    pub load: Load,
+    /// What may have bounded it, as far as the workload can see it; one of them, or a shared one, is chosen by rank.
+    pub candidates: Vec<Candidate>,
     /// What a reader of the results should know and what invalidates nothing, such as a request the kernel granted in part.
     pub warnings: Vec<String>,
 }
@@ -191,6 +191,14 @@ pub trait Workload: Sync {
     fn roles(&self) -> &'static [RoleKey];
     /// The first is the one that stands for the workload where there is room for one: in the cells of a matrix.
     fn metrics(&self) -> &'static [Metric];
+    /// Factors that `derive` may name beside the shared ones.
+    fn factors(&self) -> &'static [&'static Factor] {
+        &[]
+    }
+    /// Whether it tries to fill the path, so that a step of it has a ceiling.
+    fn fills_path(&self) -> bool {
+        false
+    }
     /// Refuses parameters that contradict each other or the step's shape, in words that name the keys.
     fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError>;
     /// What making a connection takes: over a path for which that is too long a step is refused before anything starts.
@@ -335,6 +343,13 @@ pub mod conformance {
             let defaults = Values::defaults(entry.params);
             let mut bounded = defaults.clone();
             bounded.set("duration", weir_core::Value::Duration(Duration::from_secs(1)));
+            for factor in entry.build.factors() {
+                assert!(
+                    !factor.about.is_empty() && !factor.next.is_empty(),
+                    "{name}: {} says nothing",
+                    factor.name
+                );
+            }
             let mut metrics = BTreeSet::new();
             for metric in entry.build.metrics() {
                 assert!(metrics.insert(metric.name), "{name}: metric {} is defined twice", metric.name);

@@ -5,7 +5,8 @@ use super::measure::Measuring;
 use super::{StreamArgs, UdpArgs, stream_job, udp_job};
 use anyhow::bail;
 use serde_json::json;
-use weir_core::record::{CriterionResult, Factor, Observed, Verdict};
+use weir_core::evidence::GENERATOR_LIMITED;
+use weir_core::record::{CriterionResult, Observed, Verdict};
 use weir_core::units::human;
 use weir_core::{BitsPerSecond, Bytes, Value, Values};
 use weir_net::adhoc::Job;
@@ -205,7 +206,7 @@ pub fn datagrams(args: &UdpArgs, allowed: f64, flags: &Flags) -> anyhow::Result<
 /// `None` for a point without a loss to tell.
 fn probe(point: &Point, allowed: f64) -> Option<Probe> {
     let unsent = highest_of(point, "udp.unsent_ratio").unwrap_or_default();
-    if point.limiting_factor().name == Factor::GeneratorLimited || unsent > allowed {
+    if point.limiting_factor().is(&GENERATOR_LIMITED) || unsent > allowed {
         return Some(Probe::NotOffered);
     }
     Some(if highest_of(point, LOSS)? <= allowed { Probe::Carried } else { Probe::Lost })

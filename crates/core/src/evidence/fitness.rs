@@ -1,7 +1,10 @@
 //! Whether the measurement itself was fit: an emulator or a generator that could not follow judges nothing.
 
-use super::{EmulatorFacts, Facts, MOST, cause, fullest, named, percent};
-use crate::record::{Factor, LimitingFactor};
+use super::{
+    Around, Candidate, CoreTime, EMULATOR_LIMITED, EmulatorFacts, GENERATOR_LIMITED, Load, MOST, fullest,
+    percent,
+};
+use crate::record::LimitingFactor;
 use crate::units::human;
 
 /// A link this full was kept busy whatever the machine did.
@@ -10,10 +13,6 @@ const LINK_FULL_BEYOND_DOUBT: f64 = 0.99;
 const FIGURES_AGREE: f64 = 0.002;
 /// Time taken away that cannot move a figure which anyone asks for.
 const MOVES_FIGURES: f64 = 0.01;
-/// Event building is asked for parts in two thousand.
-const MOVES_LOSS: f64 = 0.000_5;
-/// Traffic that stood still takes a while to be what it was: what the machine took may cost so many times as much.
-const COSTS_AT_MOST: f64 = 20.0;
 /// So much of an idle machine is always in other hands: its kernel's own threads, and a hypervisor's.
 const TAKEN_ALWAYS: f64 = 0.02;
 /// A machine this little idle had nothing left to give.
@@ -43,22 +42,26 @@ pub fn lateness_allowed_seconds(one_way_seconds: f64) -> f64 {
 }
 
 // Spec: evidence.md#fitness-1
-pub(super) fn emulator_limited(facts: &Facts) -> Option<LimitingFactor> {
-    let emulator = facts.emulator?;
-    let mut evidence = taken_away(facts, &emulator);
-    let full = fullest(facts).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT);
-    if !full || facts.building.is_some() {
-        evidence.extend(short_of_machine(facts, &emulator));
+pub(super) fn emulator_limited(
+    around: &Around,
+    load: &Load,
+    cause: Option<&Candidate>,
+) -> Option<LimitingFactor> {
+    let emulator = around.emulator?;
+    let mut evidence = taken_away(around, load, &emulator);
+    let full = fullest(around).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT);
+    if !full || load.counts_losses {
+        evidence.extend(short_of_machine(around, load, cause, &emulator));
     }
-    (!evidence.is_empty()).then(|| LimitingFactor::new(Factor::EmulatorLimited, 0.9, evidence))
+    (!evidence.is_empty()).then(|| LimitingFactor::new(&EMULATOR_LIMITED, 0.9, evidence))
 }
 
 /// What others took away beside a full link: its total is proven, and how its flows shared it, stalled or waited is not.
 // Spec: evidence.md#fitness-3
-pub(super) fn disturbed(facts: &Facts) -> Option<String> {
-    let emulator = facts.emulator?;
+pub(super) fn disturbed(around: &Around, load: &Load) -> Option<String> {
+    let emulator = around.emulator?;
     let by_others = taken_by_others(&emulator) >= MOVES_FIGURES;
-    if facts.building.is_some() || !by_others || !full_and_agreed(facts) {
+    if load.counts_losses || !by_others || !full_and_agreed(around, load) {
         return None;
     }
     taken(&emulator, Moves::ratio(MOVES_FIGURES)).into_iter().next()
@@ -68,19 +71,24 @@ pub(super) fn disturbed(facts: &Facts) -> Option<String> {
 /// stall stops traffic that waits for its acknowledgements, and few packets are late.
 // Spec: evidence.md#fitness-3
 // Spec: evidence.md#fitness-4
-fn taken_away(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
-    share_that_matters(facts).map_or_else(Vec::new, |share| taken(emulator, share))
+fn taken_away(around: &Around, load: &Load, emulator: &EmulatorFacts) -> Vec<String> {
+    let moves = match load.moves {
+        Some(moves) => moves,
+        None if full_and_agreed(around, load) => return Vec::new(),
+        None => Moves::ratio(MOVES_FIGURES),
+    };
+    taken(emulator, moves)
 }
 
 /// What, taken away, moves a figure: this share of the time, or one stall of so long.
-#[derive(Clone, Copy)]
-struct Moves {
-    ratio: f64,
-    longest_seconds: f64,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moves {
+    pub ratio: f64,
+    pub longest_seconds: f64,
 }
 
 impl Moves {
-    fn ratio(ratio: f64) -> Moves {
+    pub fn ratio(ratio: f64) -> Moves {
         Moves { ratio, longest_seconds: f64::INFINITY }
     }
     fn is_reached(self, ratio: f64, longest_seconds: f64) -> bool {
@@ -120,38 +128,28 @@ fn taken_by_others(emulator: &EmulatorFacts) -> f64 {
     (emulator.foreign_busy_ratio + emulator.stolen_ratio - TAKEN_ALWAYS).max(0.0) * emulator.core_count
 }
 
-/// The share of the time that, taken away, may have moved the figures; `None` where it has not.
-fn share_that_matters(facts: &Facts) -> Option<Moves> {
-    if let Some(building) = facts.building {
-        // Each rate of a search is judged by itself, and those that were not carried are what it is for.
-        if let Some(seconds) = building.of_each_rate_seconds {
-            return Some(Moves { ratio: MOVES_FIGURES, longest_seconds: MOVES_FIGURES * seconds });
-        }
-        let short = building.shortfall();
-        // Where all was built, a stall still moves the time that it took.
-        let of_loss = (short / COSTS_AT_MOST).max(MOVES_LOSS);
-        return Some(Moves::ratio(if short >= MOVES_LOSS { of_loss } else { MOVES_FIGURES }));
-    }
-    (!full_and_agreed(facts)).then_some(Moves::ratio(MOVES_FIGURES))
-}
-
 /// Whether a link was full and what its receivers got is what it carried.
-fn full_and_agreed(facts: &Facts) -> bool {
-    let (Some(transport), Some(ceiling)) = (facts.transport, facts.ceiling_bits_per_second) else {
+fn full_and_agreed(around: &Around, load: &Load) -> bool {
+    let (Some(goodput), Some(ceiling)) = (load.goodput_bits_per_second, around.ceiling_bits_per_second)
+    else {
         return false;
     };
-    fullest(facts).is_some_and(|(_, load)| {
-        let carried = load * ceiling;
-        load >= LINK_FULL_BEYOND_DOUBT
-            && (transport.goodput_bits_per_second - carried).abs() <= FIGURES_AGREE * carried
+    fullest(around).is_some_and(|(_, ratio)| {
+        let carried = ratio * ceiling;
+        ratio >= LINK_FULL_BEYOND_DOUBT && (goodput - carried).abs() <= FIGURES_AGREE * carried
     })
 }
 
 /// Where the fabric or the machine had nothing left to give.
-fn short_of_machine(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
+fn short_of_machine(
+    around: &Around,
+    load: &Load,
+    cause: Option<&Candidate>,
+    emulator: &EmulatorFacts,
+) -> Vec<String> {
     let mut evidence = Vec::new();
-    let loads = facts.transport.is_some() || facts.building.is_some_and(|building| building.fell_behind());
-    for port in facts.ports.iter().filter(|port| port.missed_rate_ratio > 0.005) {
+    let loads = load.wants_machine;
+    for port in around.ports.iter().filter(|port| port.missed_rate_ratio > 0.005) {
         evidence.push(format!(
             "{} missed its own rate by {} with packets waiting",
             port.name,
@@ -181,10 +179,10 @@ fn short_of_machine(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
     }
     // A busy machine alone proves nothing against a trial that something else bounded. An end without CPU is no such thing:
     // hosts of a lab share the machine with what carries their packets.
-    let cause = cause(facts).map(|cause| cause.name);
-    let waited = waited_for_a_core(facts, cause);
-    let short_of_cpu =
-        cause.is_none_or(wants_cpu) && machine_busy >= if waited.is_some() { LAB_SHORT } else { HOSTS_SHORT };
+    let thread = cause.map_or(load.thread, |cause| cause.thread);
+    let waited = waited_for_a_core(thread);
+    let short_of_cpu = cause.is_none_or(|cause| cause.thread.is_some())
+        && machine_busy >= if waited.is_some() { LAB_SHORT } else { HOSTS_SHORT };
     if loads && short_of_cpu {
         evidence.push(format!(
             "all cores of the machine that carries the lab were {} busy, and no link was full",
@@ -199,18 +197,23 @@ fn short_of_machine(facts: &Facts, emulator: &EmulatorFacts) -> Vec<String> {
             percent(emulator.foreign_busy_ratio + emulator.stolen_ratio)
         ));
     }
-    evidence.extend(waited_elsewhere(facts, emulator.one_way_seconds));
+    evidence.extend(waited_elsewhere(around, load, cause, emulator.one_way_seconds));
     evidence
 }
 
 /// A window or a buffer that is too small for the round trip, where most of the round trip is none of the path's: packets waited
 /// for the fabric or for a core, which no larger buffer mends.
-fn waited_elsewhere(facts: &Facts, one_way_seconds: f64) -> Option<String> {
-    let seen_seconds = facts.transport?.rtt_seconds;
-    if !matches!(cause(facts)?.name, Factor::SendBuffer | Factor::ReceiveWindow) {
+fn waited_elsewhere(
+    around: &Around,
+    load: &Load,
+    cause: Option<&Candidate>,
+    one_way_seconds: f64,
+) -> Option<String> {
+    let seen_seconds = load.rtt_seconds;
+    if !cause?.is_room_in_flight {
         return None;
     }
-    let queues_seconds: f64 = facts.ports.iter().map(|port| port.queue_seconds).sum();
+    let queues_seconds: f64 = around.ports.iter().map(|port| port.queue_seconds).sum();
     let path_seconds = 2.0 * one_way_seconds + queues_seconds;
     let doubt_seconds = 2.0 * lateness_allowed_seconds(one_way_seconds);
     (seen_seconds > 2.0 * path_seconds + doubt_seconds).then(|| {
@@ -222,29 +225,14 @@ fn waited_elsewhere(facts: &Facts, one_way_seconds: f64) -> Option<String> {
     })
 }
 
-/// The share of the time in which the busiest thread of the end that wants for CPU waited for a core, if it did so more than it ran;
-/// where events are built and nothing is named, their scheduler's.
-fn waited_for_a_core(facts: &Facts, cause: Option<Factor>) -> Option<f64> {
-    let (waited, ran) = match (cause, facts.transport, facts.building) {
-        (Some(Factor::SenderCpu), Some(transport), _) => {
-            (transport.sender_thread_wait_ratio, transport.sender_thread_busy_ratio)
-        }
-        (Some(Factor::ReceiverCpu), Some(transport), _) => {
-            (transport.receiver_thread_wait_ratio, transport.receiver_thread_busy_ratio)
-        }
-        (None, _, Some(building)) => (building.scheduler_wait_ratio, building.scheduler_busy_ratio),
-        _ => return None,
-    };
-    (waited > ran).then_some(waited)
-}
-
-fn wants_cpu(name: Factor) -> bool {
-    matches!(name, Factor::SenderCpu | Factor::ReceiverCpu)
+/// The share of the time in which a thread waited for a core, if it did so more than it ran.
+fn waited_for_a_core(thread: Option<CoreTime>) -> Option<f64> {
+    thread.filter(|thread| thread.waited > thread.ran).map(|thread| thread.waited)
 }
 
 // Spec: evidence.md#fitness-2
-pub(super) fn generator_limited(facts: &Facts) -> Option<LimitingFactor> {
-    let generator = facts.generator?;
+pub(super) fn generator_limited(around: &Around, load: &Load) -> Option<LimitingFactor> {
+    let generator = load.generator?;
     let mut evidence = Vec::new();
     let missed = generator.missed_count as f64 / generator.due_count.max(1) as f64;
     if missed > MISSED_MOST {
@@ -256,9 +244,9 @@ pub(super) fn generator_limited(facts: &Facts) -> Option<LimitingFactor> {
         ));
     }
     // A stream's blocks may be late: what is measured is how many there were.
-    let path_seconds = facts.emulator.map_or(0.0, |emulator| emulator.one_way_seconds);
+    let path_seconds = around.emulator.map_or(0.0, |emulator| emulator.one_way_seconds);
     let allowed = lateness_allowed_seconds(path_seconds);
-    if facts.transport.is_none() && generator.due_count >= DUE_LEAST && generator.lateness_seconds > allowed {
+    if !load.fills_path && generator.due_count >= DUE_LEAST && generator.lateness_seconds > allowed {
         evidence.push(format!(
             "operations left up to {} after their time (99 %), allowed are {}",
             human(generator.lateness_seconds, "s"),
@@ -269,5 +257,5 @@ pub(super) fn generator_limited(facts: &Facts) -> Option<LimitingFactor> {
         return None;
     }
     evidence.push(format!("its clock asked for one every {}", human(generator.period_seconds, "s")));
-    named(Factor::GeneratorLimited, 0.9, evidence)
+    Some(LimitingFactor::new(&GENERATOR_LIMITED, 0.9, evidence))
 }

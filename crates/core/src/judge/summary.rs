@@ -1,10 +1,10 @@
 //! The points of a run and their metrics, as the summary document lists them.
 
 use super::{Records, belongs, pairs};
+use crate::evidence::UNKNOWN;
 use crate::metric::{Metric, Scope};
 use crate::record::{
-    Factor, LimitingFactor, Matrix, MatrixCell, MetricSummary, Observed, PairRecord, PointSummary, Row,
-    TrialRecord,
+    LimitingFactor, Matrix, MatrixCell, MetricSummary, Observed, PairRecord, PointSummary, Row, TrialRecord,
 };
 use crate::scenario::plan::{Configuration, Plan, Step};
 use crate::scenario::turns::is_local;
@@ -158,16 +158,17 @@ fn matrix(
 /// The factor of most valid trials (or turns), with the evidence of the one that is surest of it. Its confidence is that of
 /// those that name it, weakened by those that do not.
 fn limiting_factor<'a>(valid: impl Iterator<Item = &'a LimitingFactor> + Clone) -> LimitingFactor {
-    let Some((name, _)) = most_frequent(valid.clone().map(|factor| factor.name)) else {
-        return LimitingFactor::new(Factor::Unknown, 0.0, vec!["no trial is valid".to_owned()]);
+    let Some((name, _)) = most_frequent(valid.clone().map(|factor| factor.name.as_str())) else {
+        return LimitingFactor::new(&UNKNOWN, 0.0, vec!["no trial is valid".to_owned()]);
     };
     let all = valid.clone().count();
     let agreeing: Vec<&LimitingFactor> = valid.filter(|factor| factor.name == name).collect();
     let sum: f64 = agreeing.iter().map(|factor| factor.confidence).sum();
     let surest = agreeing.iter().max_by(|a, b| a.confidence.total_cmp(&b.confidence));
-    let mut evidence = surest.map(|factor| factor.evidence.clone()).unwrap_or_default();
+    let (mut evidence, next) =
+        surest.map(|factor| (factor.evidence.clone(), factor.next.clone())).unwrap_or_default();
     if agreeing.len() < all {
         evidence.push(format!("{} of {all} valid trials", agreeing.len()));
     }
-    LimitingFactor::new(name, sum / all as f64, evidence)
+    LimitingFactor { name: name.to_owned(), confidence: sum / all as f64, evidence, next, disturbed: None }
 }

@@ -17,7 +17,6 @@ use crate::metric::Metric;
 use crate::model::Model;
 use crate::nearest::{nearest, suggestion};
 use crate::param::{Kind, Param, Value};
-use crate::record::Factor;
 use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -242,10 +241,10 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
                 .add(reader.place_of(key), format!("a criterion on the limiting factor takes no `{key}`"));
         }
         let name = reader.text("limiting_factor")?;
-        if !Factor::ALL.iter().any(|factor| factor.name() == name) {
-            let all = Factor::ALL.iter().map(|factor| factor.name());
+        let all = || scene.workloads.iter().flat_map(|schema| schema.factors).map(|factor| factor.name);
+        if !all().any(|known| known == name) {
             let message = format!("no limiting factor is called {:?}", shortened(&name));
-            problems.add_helped(reader.place_of("limiting_factor"), message, suggestion(&name, all));
+            problems.add_helped(reader.place_of("limiting_factor"), message, suggestion(&name, all()));
         }
         criterion.bound = Bound::LimitingFactor(name);
     } else {

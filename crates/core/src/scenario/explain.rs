@@ -279,6 +279,8 @@ mod tests {
             params: OWN,
             metrics: &[],
             roles: crate::scenario::FROM_TO,
+            factors: &[],
+            fills_path: false,
             refusal: |_, _, _| None,
             opening: |_, _| super::super::plan::Opening { limit: std::time::Duration::ZERO, round_trips: 1 },
         }]

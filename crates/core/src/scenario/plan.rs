@@ -1,6 +1,7 @@
 //! The resolved scenario: what the run state machine works from.
 
 use super::schema::ROLE_POINT_KEYS;
+use crate::evidence::Factor;
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::param::{Param, Value, Values};
@@ -21,6 +22,10 @@ pub struct WorkloadSchema {
     pub metrics: &'static [Metric],
     /// Keys by which a step says who takes part.
     pub roles: &'static [RoleKey],
+    /// Factors that it may name beside the shared ones; of what is no workload the shared ones.
+    pub factors: &'static [&'static Factor],
+    /// It tries to fill the path, so that a step of it has a ceiling.
+    pub fills_path: bool,
     /// Why the workload of this name refuses these values for a step of this shape, in words that name the keys.
     pub refusal: fn(&str, &Values, &Shape) -> Option<String>,
     /// What making a connection takes with these values.
@@ -187,6 +192,8 @@ pub struct Step {
     pub roles: Vec<(&'static str, Vec<usize>)>,
     /// Whether the roles are `from` and `to`, which are paired.
     pub is_paired: bool,
+    /// Whether its workload tries to fill the path.
+    pub fills_path: bool,
     /// Pairs by index, round after round, of a step whose pairs take turns; empty where all load at once.
     pub rounds: Vec<Vec<usize>>,
     /// The metric that stands for the workload where there is room for one.

@@ -107,6 +107,7 @@ pub(super) fn steps(
             roles,
             pairs,
             is_paired,
+            fills_path: workload.fills_path,
             rounds,
             main_metric: workload.metrics.first().map_or("", |metric| metric.name),
             start,

@@ -44,6 +44,8 @@ pub fn workloads() -> Vec<WorkloadSchema> {
         params,
         metrics,
         roles: weir_core::scenario::FROM_TO,
+        factors: weir_core::evidence::SHARED,
+        fills_path: name == "stream",
         refusal,
         opening: |_, _| Opening { limit: Duration::from_secs(10), round_trips: 3 },
     };

@@ -16,7 +16,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use weir_core::Values;
 use weir_core::chunk::Chunk;
-use weir_core::evidence::{GeneratorFacts, TransportFacts};
+use weir_core::evidence::Around;
+use weir_core::evidence::{Candidate, Load};
 use weir_core::failure::Failure;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{Control, DeriveContext, Outcome, Workload};
@@ -111,8 +112,9 @@ pub struct Measurement {
     pub rows: Vec<Row>,
     /// Why it must not count, if so.
     pub invalid: Option<String>,
-    pub transport: Option<TransportFacts>,
-    pub generator: Option<GeneratorFacts>,
+    /// What bounded it is seen from both ends or not at all.
+    pub load: Load,
+    pub candidates: Vec<Candidate>,
     pub warnings: Vec<String>,
     /// Length of the measurement, drain included, ns.
     pub length_ns: u64,
@@ -446,14 +448,13 @@ pub(crate) fn judge(job: &Job, values: &Values, outcomes: Vec<Outcome>, ender: O
     let workload: &dyn Workload =
         WORKLOADS.iter().find(|entry| entry.name == job.name()).expect("a job is one of the workloads").build;
     // Each end's clock is its own and there are no faults, so no times of one end are compared with the other's.
-    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values, start_ns: 0, faults: &[], around: &Around::default() };
     let derived = workload.derive(&context, &outcomes);
-    // What bounded it is seen from both ends or not at all.
     let both = outcomes.len() > 1;
     let mut measurement = Measurement {
         invalid: derived.invalid,
-        transport: derived.transport.filter(|_| both),
-        generator: derived.generator.filter(|_| both),
+        load: if both { derived.load } else { Load::default() },
+        candidates: if both { derived.candidates } else { Vec::new() },
         warnings: derived.warnings,
         length_ns: outcomes.first().map_or(0, |near| near.ended_ns.saturating_sub(near.started_ns)),
         stopped: ender.is_some(),

@@ -2,7 +2,7 @@
 
 use super::Measurement;
 use std::collections::BTreeMap;
-use weir_core::evidence::{Facts, limiting_factor};
+use weir_core::evidence::{Around, limiting_factor};
 use weir_core::record::{
     LimitingFactor, MetricSummary, Observed, PointSummary, Row, SUMMARY_SCHEMA, Summary, Verdict,
 };
@@ -19,11 +19,7 @@ pub struct Point {
 impl Point {
     /// What bounded it, as far as the two ends can tell: nothing is known of the links between them.
     pub fn limiting_factor(&self) -> LimitingFactor {
-        limiting_factor(&Facts {
-            transport: self.measurement.transport,
-            generator: self.measurement.generator,
-            ..Facts::default()
-        })
+        limiting_factor(&Around::default(), &self.measurement.load, &self.measurement.candidates)
     }
 }
 

@@ -201,7 +201,9 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         if let Some(lost) = get("latency.lost_ratio").filter(|lost| lost.mean > 0.0) {
             notes.push(format!("{id}: {:.3} % of the requests were lost", lost.mean * 100.0));
         }
-        if let Some(generator) = point.measurement.generator.filter(|generator| generator.missed_count > 0) {
+        if let Some(generator) =
+            point.measurement.load.generator.filter(|generator| generator.missed_count > 0)
+        {
             notes.push(format!(
                 "{id}: the generator gave up {} of {} ticks because it woke up too late",
                 generator.missed_count, generator.due_count
@@ -225,7 +227,7 @@ pub fn table(workload: &str, definitions: &[Metric], points: &[Point]) -> String
         }
         if workload == "stream" && point.measurement.invalid.is_none() {
             let factor = point.limiting_factor();
-            notes.push(format!("{id}: bounded by {}", factor.name.name()));
+            notes.push(format!("{id}: bounded by {}", factor.name));
             // Of a sweep the document has the rest.
             let evidence = if points.len() == 1 { factor.evidence } else { Vec::new() };
             for line in evidence {

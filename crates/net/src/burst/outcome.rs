@@ -243,7 +243,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         });
     }
     let clocks: Vec<Account> = all_sent.iter().filter_map(|sent| sent.account).collect();
-    derived.generator = generator::facts(&clocks, outcomes);
+    derived.load.generator = generator::facts(&clocks, outcomes);
     derived.warnings = rendezvous::clamped(outcomes);
     let broken = rendezvous::first_failure(outcomes);
     let nothing = all_sent.is_empty().then(|| "no burst was sent".to_owned());

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::TcpStream;
 use weir_core::Bytes;
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_seams::workload::Peer;
@@ -30,7 +31,7 @@ fn run_between(values: &Values, pairs: Vec<(Peer, Peer)>) -> (Vec<Outcome>, Deri
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect();
-    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values, start_ns: 0, faults: &[], around: &Around::default() };
     let derived = Burst.derive(&context, &outcomes);
     (outcomes, derived, control.progress())
 }
@@ -109,7 +110,7 @@ fn bursts_at_the_ticks_of_a_clock_begin_together_and_count_from_there() {
         let expected: Vec<i64> = (0..20).map(|number| number * 5_000_000).collect();
         assert_eq!(series.t_ns, expected);
     }
-    let generator = derived.generator.unwrap();
+    let generator = derived.load.generator.unwrap();
     assert_eq!(generator.missed_count, 0);
     // The first begins with the step; of the others some may find the burst before still under way.
     assert!(generator.due_count <= 40 && generator.due_count > 20, "{generator:?}");
@@ -165,7 +166,7 @@ fn a_stop_ends_after_the_burst_under_way_and_the_trial_does_not_count() {
         });
         let outcomes: Vec<Outcome> = outcomes.into_iter().map(|outcome| outcome.unwrap()).collect();
         assert!(outcomes.iter().all(|outcome| outcome.failures.is_empty()), "{outcomes:?}");
-        let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
+        let context = DeriveContext { values: &values, start_ns: 0, faults: &[], around: &Around::default() };
         let invalid = Burst.derive(&context, &outcomes).invalid.unwrap();
         assert!(invalid.contains("of 1000 bursts"), "{invalid}");
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
 use outcome::{CLOSE, EXCHANGE, HANDSHAKE, PER_SECOND, TOTAL};
 use weir_core::Bytes;
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_sys::clock::monotonic;
@@ -23,7 +24,7 @@ fn run(values: &Values) -> (Vec<Outcome>, Derived) {
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect();
-    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values, start_ns: 0, faults: &[], around: &Around::default() };
     let derived = Connect.derive(&context, &outcomes);
     (outcomes, derived)
 }
@@ -98,7 +99,12 @@ fn a_connection_that_cannot_be_made_ends_the_flow_with_the_reason() {
     let load = Load { plan, host: "a".to_owned(), role: rendezvous::CONNECT.to_owned() };
     let outcome = super::run(&load, flows, links, &Control::new(monotonic())).unwrap();
     assert!(outcome.failures.first().unwrap().text.contains("connection 0"), "{outcome:?}");
-    let context = DeriveContext { values: &values(&[("count", Value::Count(3))]), start_ns: 0, faults: &[] };
+    let context = DeriveContext {
+        values: &values(&[("count", Value::Count(3))]),
+        start_ns: 0,
+        faults: &[],
+        around: &Around::default(),
+    };
     assert!(Connect.derive(&context, &[outcome]).invalid.is_some());
 }
 

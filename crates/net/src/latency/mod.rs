@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 use trips::{LatencyBody, METRICS};
+use weir_core::evidence;
 use weir_core::metric::Metric;
 use weir_core::param::Kind;
 use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
@@ -315,7 +316,10 @@ impl Workload for Latency {
         let clocks: Vec<_> = asked.filter_map(|asked| asked.clock).collect();
         Derived {
             invalid: rendezvous::first_failure(outcomes),
-            generator: generator::facts(&clocks, outcomes),
+            load: evidence::Load {
+                generator: generator::facts(&clocks, outcomes),
+                ..evidence::Load::default()
+            },
             warnings: rendezvous::clamped(outcomes),
             ..Derived::default()
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_core::units::Hertz;
@@ -35,7 +36,7 @@ fn every_round_trip_asked_for_is_counted_once_and_the_warm_up_is_not() {
             .flat_map(|outcome| outcome.granted.values())
             .all(|granted| granted["nodelay"] == true)
     );
-    let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values: &values, start_ns: 0, faults: &[], around: &Around::default() };
     assert_eq!(Latency.derive(&context, &outcomes).invalid, None);
 }
 
@@ -84,7 +85,8 @@ fn a_peer_that_is_silent_or_gone_or_answers_something_else_ends_the_task_with_a_
     });
     let outcome = ask(fooled);
     assert!(outcome.failures.first().unwrap().text.contains("not to its request"), "{:?}", outcome.failures);
-    let context = DeriveContext { values: &Values::default(), start_ns: 0, faults: &[] };
+    let context =
+        DeriveContext { values: &Values::default(), start_ns: 0, faults: &[], around: &Around::default() };
     assert!(Latency.derive(&context, &[outcome]).invalid.is_some());
     drop(answering.join().unwrap());
 }
@@ -120,7 +122,7 @@ fn run_step(values: &Values) -> (Vec<Outcome>, Derived) {
     let control = Control::new(monotonic() + Duration::from_millis(20));
     let outcomes: Vec<Outcome> =
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect();
-    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values, start_ns: 0, faults: &[], around: &Around::default() };
     let derived = Latency.derive(&context, &outcomes);
     (outcomes, derived)
 }
@@ -160,7 +162,7 @@ fn over_either_transport_and_in_either_loop_every_request_asked_for_is_accounted
             // Ticks that a busy machine sleeps through are given up, and counted.
             assert!(asked.answered + asked.lost + missed >= 200, "{asked:?}");
             assert!(asked.answered + asked.lost <= 200, "{asked:?}");
-            assert_eq!(derived.generator.is_some(), rate.is_some());
+            assert_eq!(derived.load.generator.is_some(), rate.is_some());
             if rate.is_some() {
                 let lateness = histogram(&outcomes, "generator.lateness_seconds");
                 assert_eq!(lateness.count.iter().sum::<u64>(), asked.clock.unwrap().due);

@@ -8,6 +8,7 @@ use outcome::PathBody;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use weir_core::Bytes;
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_sys::clock::monotonic;
@@ -44,7 +45,10 @@ fn the_loopback_is_one_hop_that_takes_the_largest_datagrams_in_order_both_ways()
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect();
-    let derived = Path.derive(&DeriveContext { values: &values, start_ns: 0, faults: &[] }, &outcomes);
+    let derived = Path.derive(
+        &DeriveContext { values: &values, start_ns: 0, faults: &[], around: &Around::default() },
+        &outcomes,
+    );
     assert_eq!((&derived.invalid, &derived.warnings[..]), (&None, &[][..]), "{outcomes:#?}");
     for (flow, hop) in [("flow.a.b.0", "hop.a.b.0.1.127.0.0.1"), ("flow.b.a.0", "hop.b.a.0.1.127.0.0.1")] {
         let of = |metric| one(&derived, metric, flow);

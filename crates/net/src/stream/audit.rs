@@ -3,7 +3,7 @@
 
 use super::outcome::StreamBody;
 use super::plan::StreamPlan;
-use weir_core::evidence::{BufferFacts, WindowFacts};
+use crate::evidence::{BufferFacts, WindowFacts};
 use weir_seams::workload::Outcome;
 use weir_sys::sysctl;
 

@@ -3,10 +3,10 @@
 use super::outcome::{ReceivedFlow, StreamBody};
 use super::plan::{StreamPlan, Until};
 use super::{audit, parts};
+use crate::evidence::{self, TransportFacts};
 use crate::generator::{self, Account};
 use crate::rendezvous;
 use std::collections::{BTreeMap, BTreeSet};
-use weir_core::evidence::TransportFacts;
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::{DeriveContext, Derived, FaultWindow, Outcome};
 
@@ -68,8 +68,8 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
             }
         }
     }
-    derived.transport = facts(&bodies, total);
-    if let (Some(transport), Some(plan)) = (&mut derived.transport, &plan) {
+    let mut transport = facts(&bodies, total);
+    if let (Some(transport), Some(plan)) = (&mut transport, &plan) {
         audit::complete(&mut transport.window, plan, outcomes, &bodies);
     }
     derived.rows.extend(acknowledged(&bodies, &received));
@@ -82,7 +82,8 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
             sent.chain(body.received.iter().filter_map(|flow| flow.clock))
         })
         .collect();
-    derived.generator = generator::facts(&clocks, outcomes);
+    (derived.load, derived.candidates) =
+        evidence::of_flows(transport.as_ref(), generator::facts(&clocks, outcomes), context.around);
     derived.warnings = rendezvous::clamped(outcomes);
     derived.invalid = plan.and_then(|plan| invalid(&plan, &received, outcomes, !context.faults.is_empty()));
     derived
@@ -110,7 +111,7 @@ pub fn jain(rates: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
-fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<TransportFacts> {
+pub(super) fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<TransportFacts> {
     let mut sum = TransportFacts { goodput_bits_per_second, ..TransportFacts::default() };
     let received = bodies.iter().flat_map(|body| &body.received);
     let still: BTreeSet<&str> =
@@ -345,6 +346,7 @@ mod tests {
     use super::super::outcome::SentFlow;
     use super::*;
     use std::time::Duration;
+    use weir_core::evidence::Around;
     use weir_core::{Value, Values};
 
     const MS: i64 = 1_000_000;
@@ -442,7 +444,7 @@ mod tests {
         let mut values = Values::default();
         values.set("duration", Value::Duration(Duration::from_millis(1100)));
         values.set("warm_up", Value::Duration(Duration::from_millis(100)));
-        let context = DeriveContext { values: &values, start_ns: 0, faults };
+        let context = DeriveContext { values: &values, start_ns: 0, faults, around: &Around::default() };
         let end_ns = 100_000_000 + length_ms * 1_000_000;
         derive(&context, &[outcome([[100_000_000, 1000], [end_ns, bytes]])])
     }

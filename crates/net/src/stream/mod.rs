@@ -16,12 +16,14 @@ pub mod send;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::evidence;
 use crate::rendezvous::{self, Body, Side};
 use clock::{Ending, Patience};
 use engine::Load;
 use plan::{FLOWS_MAX, StreamPlan, Until};
 use std::time::Duration;
 use weir_core::Values;
+use weir_core::evidence::Factor;
 use weir_core::metric::Metric;
 use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
 use weir_core::units::human;
@@ -38,6 +40,14 @@ impl Workload for Stream {
 
     fn metrics(&self) -> &'static [Metric] {
         metrics::METRICS
+    }
+
+    fn factors(&self) -> &'static [&'static Factor] {
+        evidence::FACTORS
+    }
+
+    fn fills_path(&self) -> bool {
+        true
     }
 
     fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {

@@ -7,13 +7,13 @@ use super::engine::{Half, Load};
 use super::pace::Pace;
 use super::receive::{Edge, Receiver, Unread};
 use super::send::{InfoAt, Sender, TcpSample};
+use crate::evidence::{TransportFacts, WindowFacts};
 use crate::generator::Account;
 use crate::watch::metrics;
 use crate::watch::seconds::Seconds;
 use crate::watch::tape::ReceiverTape;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use weir_core::evidence::{TransportFacts, WindowFacts};
 use weir_core::record::{Observed, Row, Series};
 use weir_seams::workload::Outcome;
 

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use weir_core::Bytes;
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_seams::workload::Control;
@@ -51,7 +52,12 @@ fn run(values: &Values, pairs: &[(&str, &str)]) -> (Vec<Outcome>, Derived) {
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect();
-    let context = DeriveContext { values, start_ns: control.start_at().as_ns() as i64, faults: &[] };
+    let context = DeriveContext {
+        values,
+        start_ns: control.start_at().as_ns() as i64,
+        faults: &[],
+        around: &Around::default(),
+    };
     let derived = Stream.derive(&context, &outcomes);
     (outcomes, derived)
 }
@@ -84,6 +90,11 @@ fn value(derived: &Derived, metric: &str) -> f64 {
 }
 
 // Spec: net-protocol.md#stream-1
+/// What TCP said of all flows.
+fn facts_of(outcomes: &[Outcome]) -> crate::evidence::TransportFacts {
+    derive::facts(&rendezvous::bodies(outcomes).unwrap(), 0.0).unwrap()
+}
+
 #[test]
 fn a_flow_bounded_by_bytes_delivers_exactly_these() {
     for direction in ["up", "down", "both"] {
@@ -131,7 +142,7 @@ fn what_is_sent_in_a_given_time_is_all_received() {
             ("warm_up", Value::Duration(Duration::from_millis(100))),
             ("streams", Value::Count(streams)),
         ]);
-        let (outcomes, derived) = run(&values, &[("a", "b")]);
+        let (outcomes, _) = run(&values, &[("a", "b")]);
         let sent: u64 = outcomes
             .iter()
             .flat_map(|outcome| {
@@ -144,7 +155,7 @@ fn what_is_sent_in_a_given_time_is_all_received() {
         assert!(got > 0);
         let failures: Vec<_> = outcomes.iter().flat_map(|outcome| outcome.failures.iter()).collect();
         assert!(failures.is_empty(), "{failures:?}");
-        let facts = derived.transport.unwrap();
+        let facts = facts_of(&outcomes);
         assert_eq!(facts.flow_count, streams);
         assert!(facts.sent_segments > 0);
         assert!(outcomes.iter().any(|outcome| {
@@ -310,7 +321,7 @@ fn a_peer_that_dies_in_the_middle_makes_the_trial_invalid_with_a_reason() {
         engine::run(&load, vec![flow], &control).unwrap()
     });
     assert!(outcome.failures.first().unwrap().text.contains("its sender ended it"), "{:?}", outcome.failures);
-    let context = DeriveContext { values: &values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values: &values, start_ns: 0, faults: &[], around: &Around::default() };
     let reason = Stream.derive(&context, &[outcome]).invalid.unwrap();
     assert!(reason.contains("more than 1 % of the step"), "{reason}");
 }
@@ -411,7 +422,8 @@ fn a_window_asked_for_holds_after_the_first_moments_and_is_recorded() {
     let granted = outcomes.iter().find_map(|outcome| outcome.granted.get("flow.a.b.0.receiver")).unwrap();
     assert_eq!(granted["window_bytes"], window);
     assert_eq!(granted["congestion"], "cubic");
-    assert!(derived.transport.unwrap().observed_seconds > 0.29);
+    assert!(facts_of(&outcomes).observed_seconds > 0.29);
+    assert!(derived.load.fills_path);
 }
 
 // Spec: scenario.md#step-4
@@ -480,18 +492,18 @@ fn a_slow_source_and_a_slow_reader_are_as_slow_as_they_say_and_tell_so() {
     let mut source = base("source_rate");
     let tcp = [("window".to_owned(), Value::Size(Bytes(4 << 20)))].into();
     source.set("tcp", Value::Table(tcp));
-    let (_, source) = run(&source, &[("a", "b")]);
-    let facts = source.transport.unwrap();
+    let (of_source, source) = run(&source, &[("a", "b")]);
+    let facts = facts_of(&of_source);
     let goodput = value(&source, "stream.total_goodput_bits_per_second");
     // Ticks that a busy machine sleeps through are given up, so it may be slower, but not faster.
     assert!(goodput < 84e6 && goodput > 20e6, "{goodput}");
     assert!(facts.source_waiting_seconds > 0.4 * facts.observed_seconds, "{facts:?}");
     assert!(facts.application_limited_seconds > 0.5 * facts.observed_seconds, "{facts:?}");
     assert_eq!(facts.receiver_waiting_seconds, 0.0);
-    assert!(source.generator.unwrap().due_count > 50);
+    assert!(source.load.generator.unwrap().due_count > 50);
 
-    let (_, reader) = run(&base("read_rate"), &[("a", "b")]);
-    let facts = reader.transport.unwrap();
+    let (of_reader, reader) = run(&base("read_rate"), &[("a", "b")]);
+    let facts = facts_of(&of_reader);
     let goodput = value(&reader, "stream.total_goodput_bits_per_second");
     assert!(goodput < 84e6 && goodput > 20e6, "{goodput}");
     assert!(facts.receiver_waiting_seconds > 0.4 * facts.receive_observed_seconds, "{facts:?}");
@@ -501,11 +513,11 @@ fn a_slow_source_and_a_slow_reader_are_as_slow_as_they_say_and_tell_so() {
     assert_eq!((source.invalid, reader.invalid), (None, None));
 
     let plain = values(&[("duration", Value::Duration(Duration::from_millis(500)))]);
-    let (_, plain) = run(&plain, &[("a", "b")]);
-    let facts = plain.transport.unwrap();
+    let (of_plain, plain) = run(&plain, &[("a", "b")]);
+    let facts = facts_of(&of_plain);
     assert_eq!((facts.source_waiting_seconds, facts.receiver_waiting_seconds), (0.0, 0.0));
     assert!(facts.sender_thread_busy_ratio > 0.0 && facts.receiver_thread_busy_ratio > 0.0);
-    assert!(plain.generator.is_none());
+    assert!(plain.load.generator.is_none());
 }
 
 #[test]
@@ -531,7 +543,7 @@ fn a_thousand_flows_are_connected_move_and_meet_the_edges_together() {
         ("streams", Value::Count(1000)),
         ("threads", Value::Count(2)),
     ]);
-    let (outcomes, derived) = run(&values, &[("a", "b")]);
+    let (outcomes, _) = run(&values, &[("a", "b")]);
     assert_eq!(received(&outcomes).len(), 1000);
     let bodies: Vec<outcome::StreamBody> =
         outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone()).unwrap()).collect();
@@ -544,7 +556,7 @@ fn a_thousand_flows_are_connected_move_and_meet_the_edges_together() {
     edges.dedup();
     // For each of two threads the look of the flow whose turn it was, and one of all others.
     assert!(edges.len() <= 4, "{} different first edges", edges.len());
-    assert_eq!(derived.transport.unwrap().flow_count, 1000);
+    assert_eq!(facts_of(&outcomes).flow_count, 1000);
     assert!(outcomes.iter().all(|outcome| outcome.failures.is_empty()));
 }
 

@@ -328,7 +328,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
         derived.rows.push(row(TRIAL, TOTAL, total));
     }
     let clocks: Vec<generator::Account> = all_sent.iter().filter_map(|sent| sent.clock).collect();
-    derived.generator = generator::facts(&clocks, outcomes);
+    derived.load.generator = generator::facts(&clocks, outcomes);
     let broken = rendezvous::first_failure(outcomes);
     let nothing = nothing.then(|| "nothing was sent".to_owned());
     derived.invalid = broken.or(invalid).or(nothing);

@@ -4,6 +4,7 @@ use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
 use std::time::Duration;
 use weir_core::Bytes;
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::Observed;
 use weir_core::units::{BitsPerSecond, Hertz};
@@ -30,7 +31,7 @@ fn run_step(values: &Values) -> (Vec<Outcome>, Derived) {
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> =
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect();
-    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values, start_ns: 0, faults: &[], around: &Around::default() };
     let derived = Udp.derive(&context, &outcomes);
     (outcomes, derived)
 }
@@ -86,7 +87,8 @@ fn the_rate_is_that_of_the_datagrams_and_the_warm_up_is_left_out() {
     ]);
     let (outcomes, derived) = run_step(&values);
     assert_eq!(derived.invalid, None, "{outcomes:?}");
-    let missed = derived.generator.unwrap().missed_count as f64 / derived.generator.unwrap().due_count as f64;
+    let missed = derived.load.generator.unwrap().missed_count as f64
+        / derived.load.generator.unwrap().due_count as f64;
     let goodput = all(&derived, outcome::GOODPUT)[0];
     assert!((goodput / 20e6 - 1.0).abs() < 0.05 + missed, "{goodput} {missed}");
     let sent = all(&derived, outcome::SENT)[0];
@@ -175,7 +177,10 @@ fn a_single_datagram_has_no_rate_and_of_many_that_were_all_lost_it_is_zero() {
         body.received.push(outcome::ReceivedFlow { entity, distinct, last_ns, ..Default::default() });
         let outcome =
             Outcome { body: serde_json::to_value(body).expect("it is plain"), ..Outcome::default() };
-        Udp.derive(&DeriveContext { values: &values, start_ns: 0, faults: &[] }, &[outcome])
+        Udp.derive(
+            &DeriveContext { values: &values, start_ns: 0, faults: &[], around: &Around::default() },
+            &[outcome],
+        )
     };
     assert_eq!(all(&of(2, 2, 1_000_000), outcome::TOTAL), [2.0 * 1_400.0 * 8.0 / 0.002]);
     // Two of one look came over no time.

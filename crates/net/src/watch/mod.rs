@@ -10,6 +10,7 @@ pub mod tape;
 mod tests;
 
 use crate::door::{self, Link};
+use crate::evidence;
 use crate::rendezvous::{self, Body, Flow, Side};
 use crate::stream::clock::{Ending, Patience};
 use crate::stream::engine;
@@ -19,6 +20,7 @@ use probe::{Probe, Probing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::Values;
+use weir_core::evidence::Factor;
 use weir_core::failure::Failure;
 use weir_core::metric::Metric;
 use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
@@ -37,6 +39,14 @@ impl Workload for Watch {
 
     fn metrics(&self) -> &'static [Metric] {
         &metrics::METRICS
+    }
+
+    fn factors(&self) -> &'static [&'static Factor] {
+        evidence::FACTORS
+    }
+
+    fn fills_path(&self) -> bool {
+        true
     }
 
     fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {

@@ -171,6 +171,7 @@ pub fn derive(context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_core::evidence::Around;
     use weir_core::{Value, Values};
 
     fn probe(number: u32, bytes: u64, failure: Option<&str>) -> Probe {
@@ -206,7 +207,8 @@ mod tests {
                 WatchBody { probes_received: [(entity, received.to_vec())].into(), ..WatchBody::default() },
             ),
         ];
-        let context = DeriveContext { values: &values, start_ns: 1_000, faults: &[] };
+        let context =
+            DeriveContext { values: &values, start_ns: 1_000, faults: &[], around: &Around::default() };
         let derived = derive(&context, &outcomes);
         assert_eq!(derived.invalid, None);
         let of = |metric: &str| -> Vec<f64> {

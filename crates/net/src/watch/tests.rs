@@ -4,6 +4,7 @@ use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
 use metrics::{BELOW, DEEPEST, PROBE, PROBES_FAILED, SAMPLES};
 use weir_core::chunk::{Chunk, RECEIVED, TCP_INFO};
+use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::{Observed, Row};
 use weir_core::{BitsPerSecond, Bytes};
@@ -43,7 +44,7 @@ fn run(values: &Values, stop_after: Option<Duration>) -> (Vec<Outcome>, Derived,
         }
         run_all(tasks, &control).into_iter().map(|outcome| outcome.unwrap()).collect()
     });
-    let context = DeriveContext { values, start_ns: 0, faults: &[] };
+    let context = DeriveContext { values, start_ns: 0, faults: &[], around: &Around::default() };
     let derived = Watch.derive(&context, &outcomes);
     let queue = control.chunks().unwrap();
     let chunks = std::iter::from_fn(|| queue.next()).collect();
@@ -119,7 +120,10 @@ fn a_second_of_a_flow_that_nobody_takes_away_still_ends_with_its_figures() {
     let tasks = prepare_all(&Watch, Watch.assignments(&request));
     let control = Control::new(monotonic() + Duration::from_millis(30));
     let outcomes: Vec<Outcome> = run_all(tasks, &control).into_iter().map(Result::unwrap).collect();
-    let derived = Watch.derive(&DeriveContext { values: &values, start_ns: 0, faults: &[] }, &outcomes);
+    let derived = Watch.derive(
+        &DeriveContext { values: &values, start_ns: 0, faults: &[], around: &Around::default() },
+        &outcomes,
+    );
     assert_eq!(derived.invalid, None);
     assert_eq!(all(&outcomes, &derived, BELOW).len(), 1);
     assert!(control.chunks().is_none());

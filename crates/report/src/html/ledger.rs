@@ -148,7 +148,8 @@ fn flow(from: (f64, f64), to: (f64, f64), high: f64, class: &'static str) -> Htm
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::record::{Factor, LimitingFactor, Row, TrialRecord};
+    use weir_core::evidence::UNKNOWN;
+    use weir_core::record::{LimitingFactor, Row, TrialRecord};
 
     // Spec: event-building.md#ledger-1
     #[test]
@@ -167,7 +168,7 @@ mod tests {
             reason: None,
             start_ns: 0,
             end_ns: 1,
-            limiting_factor: LimitingFactor::new(Factor::Unknown, 0.0, Vec::new()),
+            limiting_factor: LimitingFactor::new(&UNKNOWN, 0.0, Vec::new()),
             rows,
             pairs: Vec::new(),
             granted: serde_json::Map::new(),

@@ -156,7 +156,7 @@ fn every_pair(matrix: &Matrix) -> Html {
         put!(&mut out, if cell.local { " <span class=quiet>(local)</span>" } else { "" });
         put!(&mut out, "<td class=n>", T(value), "<td class=n>", cell.valid_trials as usize, " of ");
         put!(&mut out, cell.trials as usize, "<td>");
-        put!(&mut out, if cell.value.is_some() { cell.limiting_factor.name.name() } else { "–" }, "\n");
+        put!(&mut out, T(if cell.value.is_some() { &cell.limiting_factor.name } else { "–" }), "\n");
     }
     put!(&mut out, "</tbody></table></div></details>");
     out

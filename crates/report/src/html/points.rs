@@ -102,7 +102,7 @@ fn overview(points: &[PointSummary], published: &Published<'_>) -> Html {
                 None => put!(&mut out, "–"),
             }
         }
-        put!(&mut out, "<td>", point.limiting_factor.name.name(), "\n");
+        put!(&mut out, "<td>", T(&point.limiting_factor.name), "\n");
     }
     put!(
         &mut out,

@@ -345,7 +345,7 @@ fn table(parameter: &str, curves: &BTreeMap<String, Vec<Mark<'_>>>, unit: &str, 
                 mark.published.map(|(statistic, value)| format!("{statistic} {}", human(value, unit)));
             put!(&mut out, "<td class=n>", T(value.unwrap_or_else(|| "–".to_owned())));
         }
-        put!(&mut out, "<td>", mark.point.limiting_factor.name.name());
+        put!(&mut out, "<td>", T(&mark.point.limiting_factor.name));
     }
     put!(&mut out, "</tbody></table></div>");
     let rows = curves.values().map(Vec::len).sum::<usize>();

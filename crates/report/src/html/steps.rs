@@ -5,7 +5,8 @@ use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameters_text, plural};
 use std::collections::BTreeMap;
-use weir_core::record::{Factor, LimitingFactor, StepRecord, TrialRecord};
+use weir_core::evidence::UNKNOWN;
+use weir_core::record::{LimitingFactor, StepRecord, TrialRecord};
 
 /// Bytes of drawings after which further points are listed but not drawn: the page must open at once anywhere.
 const DRAWN_BYTES_MAX: usize = 1_300_000;
@@ -143,8 +144,8 @@ fn factor_of(folder: &Folder, point: &Point<'_>) -> Option<LimitingFactor> {
 
 fn limited_by(folder: &Folder, point: &Point<'_>, factor: &LimitingFactor) -> Html {
     let mut out = Html::new();
-    let lead = if factor.name == Factor::Unknown { "Limiting factor " } else { "Limited by " };
-    put!(&mut out, "<p>", lead, "<b>", factor.name.name(), "</b>");
+    let lead = if factor.is(&UNKNOWN) { "Limiting factor " } else { "Limited by " };
+    put!(&mut out, "<p>", lead, "<b>", T(&factor.name), "</b>");
     let valid = point.trials.iter().filter(|trial| trial.valid);
     let alike = valid.clone().filter(|trial| trial.limiting_factor.name == factor.name).count();
     match valid.count() {
@@ -153,6 +154,10 @@ fn limited_by(folder: &Folder, point: &Point<'_>, factor: &LimitingFactor) -> Ht
         all => put!(&mut out, " in ", alike, " of ", all, " valid trials"),
     }
     put!(&mut out, "</p>");
+    // What an unknown factor advises says nothing of the point.
+    if !factor.next.is_empty() && !factor.is(&UNKNOWN) {
+        put!(&mut out, "<p class=quiet>Next: ", T(&factor.next), "</p>");
+    }
     let mut lines: Vec<String> =
         factor.evidence.iter().filter(|line| !is_tally(line)).take(20).cloned().collect();
     lines.extend(distribution::lateness_line(folder, point));

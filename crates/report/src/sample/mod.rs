@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use weir_core::chunk::ChunkRecord;
+use weir_core::evidence::{Factor, LINK_RATE, LOSS, UNKNOWN};
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::*;
 use weir_core::regression::{knee, slope};
@@ -152,15 +153,15 @@ fn measured(unit: &str, n: u64, mean: f64, spread: f64) -> MetricSummary {
     }
 }
 
-fn factor(name: Factor, confidence: f64, evidence: &[&str]) -> LimitingFactor {
+fn factor(name: &Factor, confidence: f64, evidence: &[&str]) -> LimitingFactor {
     LimitingFactor::new(name, confidence, evidence.iter().map(|line| (*line).to_owned()).collect())
 }
 
 fn of_step(step: &str) -> LimitingFactor {
     match step {
-        "idle" => factor(Factor::Unknown, 1.0, &["no load: 0.1 % of link.wan.forward used"]),
+        "idle" => factor(&UNKNOWN, 1.0, &["no load: 0.1 % of link.wan.forward used"]),
         "outage" => factor(
-            Factor::Loss,
+            &LOSS,
             0.71,
             &[
                 "1,412 of 290,114 segments sent again (0.49 %)",
@@ -168,7 +169,7 @@ fn of_step(step: &str) -> LimitingFactor {
             ],
         ),
         _ => factor(
-            Factor::LinkRate,
+            &LINK_RATE,
             0.98,
             &["link.wan.forward ran at 99.3 % of its rate", "its queue was not empty for 97 % of the time"],
         ),

@@ -223,7 +223,7 @@ impl Page {
         let name_width = names.iter().map(|name| columns(name)).max().unwrap_or(0).clamp(4, self.width / 2);
         for (point, name) in points.iter().zip(&names) {
             let factor = &point.limiting_factor;
-            let mut said = factor.name.name().to_owned();
+            let mut said = self.clean(&factor.name);
             if point.valid_trials < point.trials {
                 said += &format!(", {} of {} trials valid", point.valid_trials, point.trials);
             }

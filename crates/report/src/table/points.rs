@@ -45,7 +45,7 @@ pub(crate) fn points(summary: &Summary, rows: &mut dyn Rows) -> io::Result<()> {
             cells.extend([
                 Cell::Integer(i64::from(point.trials)),
                 Cell::Integer(i64::from(point.valid_trials)),
-                Cell::Text(point.limiting_factor.name.name()),
+                Cell::Text(&point.limiting_factor.name),
                 Cell::Text(metric),
                 Cell::Text(&of.unit),
                 Cell::Integer(i64::try_from(of.n).unwrap_or(i64::MAX)),

@@ -108,7 +108,7 @@ fn one(
         Cell::text(trial.reason.as_deref()),
         Cell::Integer(trial.start_ns),
         Cell::Integer(trial.end_ns),
-        Cell::Text(trial.limiting_factor.name.name()),
+        Cell::Text(&trial.limiting_factor.name),
         Cell::Number(trial.limiting_factor.confidence),
         Cell::text(row.map(|row| row.entity.as_str())),
         Cell::text(row.map(|row| row.metric.as_str())),
@@ -139,7 +139,8 @@ mod tests {
     use crate::table::Cells;
     use crate::{Writer, sample};
     use proptest::prelude::*;
-    use weir_core::record::{Factor, Histogram, LimitingFactor};
+    use weir_core::evidence::UNKNOWN;
+    use weir_core::record::{Histogram, LimitingFactor};
 
     /// The numbers of the rows, bit by bit: what `value` holds, and `sum_ns` of distributions.
     struct Values(Vec<u64>);
@@ -179,7 +180,7 @@ mod tests {
             writer.trial(&[TrialRecord {
                 point: "one".to_owned(), configuration: String::new(), step: "one".to_owned(), trial: 0, valid: true,
                 reason: None, start_ns: 0, end_ns: 1, rows, pairs: Vec::new(), granted: serde_json::Map::new(), failure_count: 0,
-                limiting_factor: LimitingFactor::new(Factor::Unknown, 0.1, Vec::new()),
+                limiting_factor: LimitingFactor::new(&UNKNOWN, 0.1, Vec::new()),
             }]).unwrap();
             let mut found = Values(Vec::new());
             trials(directory.path(), &mut found).unwrap();

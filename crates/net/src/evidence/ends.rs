@@ -1,8 +1,11 @@
 //! What the two ends of the flows may be short of: data, buffers, CPU, a reader.
 
-use super::{Facts, MOST, THREAD_FULL, TransportFacts, named, not_the_link, percent};
-use crate::record::{Factor, LimitingFactor};
-use crate::units::human;
+use super::{
+    Around, Candidate, RECEIVE_WINDOW, RECEIVER_APPLICATION, RECEIVER_CPU, SEND_BUFFER, SENDER_CPU,
+    SOURCE_APPLICATION, TransportFacts, percent,
+};
+use weir_core::evidence::{CoreTime, MOST, THREAD_FULL, not_the_link};
+use weir_core::units::human;
 
 /// A window that was closed less than this was not what the sender felt.
 const CLOSED_AT_TIMES: f64 = 0.1;
@@ -25,18 +28,17 @@ impl TransportFacts {
 
 /// A sender whose data nobody gets fills its buffer, waits, and sends again: that tells of no resource.
 // Spec: evidence.md#order-3
-pub(super) fn nothing_arrived(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport.filter(|transport| transport.goodput_bits_per_second <= 0.0)?;
-    let evidence = vec![
-        "no byte arrived in the steady state: a time in which nothing moves shows no limit".to_owned(),
-        format!("{} segments sent again", transport.retransmitted_segments),
-    ];
-    Some(LimitingFactor::new(Factor::Unknown, 0.0, evidence))
+pub(super) fn nothing_arrived(transport: &TransportFacts) -> Option<Vec<String>> {
+    (transport.goodput_bits_per_second <= 0.0).then(|| {
+        vec![
+            "no byte arrived in the steady state: a time in which nothing moves shows no limit".to_owned(),
+            format!("{} segments sent again", transport.retransmitted_segments),
+        ]
+    })
 }
 
 // Spec: evidence.md#ends-1
-pub(super) fn receiver_application(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
+pub(super) fn receiver_application(transport: &TransportFacts, _around: &Around) -> Option<Candidate> {
     let share = transport.receiver_waiting_seconds / transport.receive_observed_seconds.max(1e-9);
     if share < MOST {
         return None;
@@ -51,12 +53,11 @@ pub(super) fn receiver_application(facts: &Facts) -> Option<LimitingFactor> {
     if closed > 0.0 {
         evidence.push(format!("senders waited for its window {} of their busy time", percent(closed)));
     }
-    named(Factor::ReceiverApplication, share, evidence)
+    Some(Candidate::new(&RECEIVER_APPLICATION, share, evidence))
 }
 
 // Spec: evidence.md#ends-2
-pub(super) fn source_application(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
+pub(super) fn source_application(transport: &TransportFacts, around: &Around) -> Option<Candidate> {
     let share = transport.of_observed(transport.source_waiting_seconds);
     if share < MOST {
         return None;
@@ -67,13 +68,12 @@ pub(super) fn source_application(facts: &Facts) -> Option<LimitingFactor> {
     if idle > 0.005 {
         evidence.push(format!("TCP had nothing to send or in flight {} of the time", percent(idle)));
     }
-    evidence.extend(not_the_link(facts));
-    named(Factor::SourceApplication, share, evidence)
+    evidence.extend(not_the_link(around));
+    Some(Candidate::new(&SOURCE_APPLICATION, share, evidence))
 }
 
 // Spec: evidence.md#ends-3
-pub(super) fn send_buffer(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
+pub(super) fn send_buffer(transport: &TransportFacts, around: &Around) -> Option<Candidate> {
     let counted = transport.of_busy(transport.send_buffer_limited_seconds);
     // The kernel counts that time only while nothing at all is left to send, and the last part of a segment, which waits for the
     // rest of it, hides it. It calls its rate limited by the application then; where the program neither waited for its
@@ -101,13 +101,12 @@ pub(super) fn send_buffer(facts: &Facts) -> Option<LimitingFactor> {
             human(transport.rtt_seconds, "s")
         ));
     }
-    evidence.extend(not_the_link(facts));
-    named(Factor::SendBuffer, share, evidence)
+    evidence.extend(not_the_link(around));
+    Some(Candidate::new(&SEND_BUFFER, share, evidence).of_room_in_flight())
 }
 
 // Spec: evidence.md#ends-4
-pub(super) fn receiver_cpu(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
+pub(super) fn receiver_cpu(transport: &TransportFacts, around: &Around) -> Option<Candidate> {
     let (ran, waited) = (transport.receiver_thread_busy_ratio, transport.receiver_thread_wait_ratio);
     let closed = transport.of_busy(transport.receive_window_limited_seconds);
     let sender = transport.sender_thread_busy_ratio + transport.sender_thread_wait_ratio;
@@ -118,20 +117,19 @@ pub(super) fn receiver_cpu(facts: &Facts) -> Option<LimitingFactor> {
     if closed > 0.0 {
         evidence.push(format!("senders waited for its window {} of their busy time", percent(closed)));
     }
-    evidence.extend(not_the_link(facts));
-    named(Factor::ReceiverCpu, ran + waited, evidence)
+    evidence.extend(not_the_link(around));
+    Some(Candidate::new(&RECEIVER_CPU, ran + waited, evidence).of_thread(CoreTime { ran, waited }))
 }
 
 // Spec: evidence.md#ends-6
-pub(super) fn sender_cpu(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
+pub(super) fn sender_cpu(transport: &TransportFacts, around: &Around) -> Option<Candidate> {
     let (ran, waited) = (transport.sender_thread_busy_ratio, transport.sender_thread_wait_ratio);
     if !starved(ran, waited) {
         return None;
     }
     let mut evidence = cpu_lines("sending", ran, waited);
-    evidence.extend(not_the_link(facts));
-    named(Factor::SenderCpu, ran + waited, evidence)
+    evidence.extend(not_the_link(around));
+    Some(Candidate::new(&SENDER_CPU, ran + waited, evidence).of_thread(CoreTime { ran, waited }))
 }
 
 /// Whether a thread with these shares was held back by its core: never idle, or kept waiting for it most of the time (a sender
@@ -153,8 +151,7 @@ fn cpu_lines(which: &str, ran: f64, waited: f64) -> Vec<String> {
 }
 
 // Spec: evidence.md#ends-5
-pub(super) fn receive_window(facts: &Facts) -> Option<LimitingFactor> {
-    let transport = facts.transport?;
+pub(super) fn receive_window(transport: &TransportFacts, around: &Around) -> Option<Candidate> {
     let share = transport.of_busy(transport.receive_window_limited_seconds);
     if share < MOST {
         return None;
@@ -168,6 +165,6 @@ pub(super) fn receive_window(facts: &Facts) -> Option<LimitingFactor> {
             human(transport.rtt_seconds, "s")
         ));
     }
-    evidence.extend(not_the_link(facts));
-    named(Factor::ReceiveWindow, share, evidence)
+    evidence.extend(not_the_link(around));
+    Some(Candidate::new(&RECEIVE_WINDOW, share, evidence).of_room_in_flight())
 }

@@ -1,9 +1,11 @@
 //! The window audit: what a path needs in flight, what the ends allow, which of it held the flows, and what to change.
 
-use super::{Facts, TransportFacts, percent};
-use crate::record::Factor;
-use crate::units::human;
+use super::{
+    Factor, LINK_RATE, LOSS, QUEUE, RECEIVE_WINDOW, RECEIVER_APPLICATION, RECEIVER_CPU, REORDERING,
+    SEND_BUFFER, SENDER_CPU, SOURCE_APPLICATION, TransportFacts, UNKNOWN, percent,
+};
 use serde::{Deserialize, Serialize};
+use weir_core::units::human;
 
 /// What may be in flight. Bytes of each flow; means over flows where they differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,40 +57,32 @@ struct End {
     memory_asked: &'static str,
 }
 
-impl Facts {
-    /// Payload that the path needs in flight for all flows together: their ceiling × the shortest round trip. `None` where either is
-    /// unknown.
-    fn needed_bytes(&self) -> Option<f64> {
-        let window = self.transport?.window;
-        let needed = self.ceiling_bits_per_second? * window.min_rtt_seconds / 8.0;
-        (needed > 0.0).then_some(needed)
-    }
+/// Payload that the path needs in flight for all flows together: their ceiling × the shortest round trip. `None` where either is
+/// unknown.
+fn needed_bytes(transport: &TransportFacts, ceiling: Option<f64>) -> Option<f64> {
+    let needed = ceiling? * transport.window.min_rtt_seconds / 8.0;
+    (needed > 0.0).then_some(needed)
 }
 
 /// Lines for the evidence of `factor`; none where the kernel told nothing of the flows' windows.
 // Spec: evidence.md#window-1
-pub(super) fn audit(facts: &Facts, factor: Factor) -> Vec<String> {
-    let Some(transport) = facts.transport else { return Vec::new() };
+pub(super) fn audit(transport: &TransportFacts, ceiling: Option<f64>, factor: &Factor) -> Vec<String> {
     let window = transport.window;
     if window.min_rtt_seconds <= 0.0 && window.offered_bytes <= 0.0 && window.in_flight_bytes_max <= 0.0 {
         return Vec::new();
     }
-    let paced = factor == Factor::Unknown && held_by_pacing(&transport);
-    let mut lines = vec![need(facts, &transport)];
+    let paced = *factor == UNKNOWN && held_by_pacing(transport);
+    let mut lines = vec![need(transport, ceiling)];
     lines.extend(granted(&window));
-    lines.push(binding(&transport, factor, paced));
+    lines.push(binding(transport, factor, paced));
     // A full link or a slow program is not mended by room in flight.
-    let mended = match factor {
-        Factor::ReceiveWindow | Factor::SendBuffer | Factor::Loss | Factor::Reordering | Factor::Queue => {
-            true
-        }
-        Factor::Unknown => !paced,
-        _ => false,
-    };
+    let by_room = [&RECEIVE_WINDOW, &SEND_BUFFER, &LOSS, &REORDERING, &QUEUE];
+    let mended = by_room.contains(&factor) || *factor == UNKNOWN && !paced;
     if mended {
-        let needed = facts.needed_bytes().map(|needed| needed / transport.flow_count.max(1) as f64);
-        lines.extend(mend(needed, factor == Factor::ReceiveWindow, &receivers(&window)));
-        lines.extend(mend(needed, factor == Factor::SendBuffer, &senders(&window)));
+        let needed =
+            needed_bytes(transport, ceiling).map(|needed| needed / transport.flow_count.max(1) as f64);
+        lines.extend(mend(needed, *factor == RECEIVE_WINDOW, &receivers(&window)));
+        lines.extend(mend(needed, *factor == SEND_BUFFER, &senders(&window)));
     }
     lines
 }
@@ -99,11 +93,11 @@ fn held_by_pacing(transport: &TransportFacts) -> bool {
     most.is_some_and(|most| transport.goodput_bits_per_second >= most * PACED)
 }
 
-fn need(facts: &Facts, transport: &TransportFacts) -> String {
+fn need(transport: &TransportFacts, ceiling: Option<f64>) -> String {
     let window = &transport.window;
     let of_each = if transport.flow_count > 1 { " of a flow" } else { "" };
     let seen = format!("at most {}{of_each}", human(window.in_flight_bytes_max, "B"));
-    let (Some(needed), Some(rate)) = (facts.needed_bytes(), facts.ceiling_bits_per_second) else {
+    let (Some(needed), Some(rate)) = (needed_bytes(transport, ceiling), ceiling) else {
         let rtt = human(window.min_rtt_seconds, "s");
         return format!("{seen} was in flight, over a shortest round trip of {rtt}");
     };
@@ -148,22 +142,25 @@ fn granted(window: &WindowFacts) -> Option<String> {
 }
 
 /// What held the flows back.
-fn binding(transport: &TransportFacts, factor: Factor, paced: bool) -> String {
+fn binding(transport: &TransportFacts, factor: &Factor, paced: bool) -> String {
     let share = |seconds: f64| (seconds / transport.busy_seconds.max(1e-9)).clamp(0.0, 1.0);
     let window = share(transport.receive_window_limited_seconds);
     let buffer = share(transport.send_buffer_limited_seconds);
-    let what = match factor {
-        Factor::ReceiveWindow => "the receiver's window",
-        Factor::SendBuffer => "the send buffer",
-        Factor::LinkRate => "the link",
-        Factor::SourceApplication => "the sending program",
-        Factor::ReceiverApplication => "the receiving program",
-        Factor::SenderCpu => "the sender's CPU",
-        Factor::ReceiverCpu => "the receiver's CPU",
-        _ if paced => "tcp.pacing",
-        _ if window >= buffer && window > 1.0 - window - buffer => "the receiver's window",
-        _ if buffer > 1.0 - window - buffer => "the send buffer",
-        _ => "the congestion window",
+    let told = [
+        (&RECEIVE_WINDOW, "the receiver's window"),
+        (&SEND_BUFFER, "the send buffer"),
+        (&LINK_RATE, "the link"),
+        (&SOURCE_APPLICATION, "the sending program"),
+        (&RECEIVER_APPLICATION, "the receiving program"),
+        (&SENDER_CPU, "the sender's CPU"),
+        (&RECEIVER_CPU, "the receiver's CPU"),
+    ];
+    let what = match told.iter().find(|(one, _)| *one == factor) {
+        Some((_, what)) => what,
+        None if paced => "tcp.pacing",
+        None if window >= buffer && window > 1.0 - window - buffer => "the receiver's window",
+        None if buffer > 1.0 - window - buffer => "the send buffer",
+        None => "the congestion window",
     };
     format!(
         "what held the flows was {what}; the receiver's window held them {} of their busy time, the send buffer {}",
@@ -266,27 +263,26 @@ mod tests {
     };
 
     /// The audit of flows over 1 Gbit/s, held by the receiver's window nine tenths of the time.
-    fn audited(window: WindowFacts, flow_count: u64, factor: Factor) -> Vec<String> {
-        audit(&facts(window, flow_count), factor)
+    fn audited(window: WindowFacts, flow_count: u64, factor: &Factor) -> Vec<String> {
+        audit(&facts(window, flow_count), Some(1e9), factor)
     }
 
-    fn facts(window: WindowFacts, flow_count: u64) -> Facts {
-        let transport = TransportFacts {
+    fn facts(window: WindowFacts, flow_count: u64) -> TransportFacts {
+        TransportFacts {
             flow_count,
             busy_seconds: 10.0,
             receive_window_limited_seconds: 9.0,
             rtt_seconds: 0.1,
             window,
             ..TransportFacts::default()
-        };
-        Facts { transport: Some(transport), ceiling_bits_per_second: Some(1e9), ..Facts::default() }
+        }
     }
 
     // Spec: evidence.md#window-1, evidence.md#window-2
     #[test]
     fn the_need_the_grants_what_binds_and_the_settings_to_change_are_said() {
         assert_eq!(
-            audited(LONG, 1, Factor::ReceiveWindow),
+            audited(LONG, 1, &RECEIVE_WINDOW),
             [
                 "the path needs 12.5 MB in flight (1 Gbit/s over 100 ms); at most 2.9 MB was",
                 "each flow may have a window of 3 MB, a receive buffer of 6.291 MB (net.ipv4.tcp_rmem), \
@@ -304,7 +300,7 @@ mod tests {
     // Spec: evidence.md#window-2
     #[test]
     fn what_was_asked_for_is_named_before_the_kernel_if_it_is_too_small() {
-        let receive = |window: WindowFacts| audited(window, 1, Factor::ReceiveWindow)[3].clone();
+        let receive = |window: WindowFacts| audited(window, 1, &RECEIVE_WINDOW)[3].clone();
         let asked = WindowFacts { asked_window_bytes: Some(90_000), ..LONG };
         assert_eq!(
             receive(asked),
@@ -330,29 +326,25 @@ mod tests {
     fn flows_share_what_the_path_needs_and_enough_needs_no_mending() {
         let kernel_bytes = Some([4096, 131_072, 7_000_000]);
         let enough = WindowFacts { receive: BufferFacts { kernel_bytes, ..LONG.receive }, ..LONG };
-        let lines = audited(enough, 4, Factor::ReceiveWindow);
+        let lines = audited(enough, 4, &RECEIVE_WINDOW);
         assert!(
             lines[0].ends_with(", 3.125 MB for each of 4 flows; at most 2.9 MB of a flow was"),
             "{lines:?}"
         );
         assert_eq!(lines.len(), 3, "{lines:?}");
         // The link is full: nothing is to be had from larger buffers.
-        assert_eq!(audited(LONG, 1, Factor::LinkRate).len(), 3);
+        assert_eq!(audited(LONG, 1, &LINK_RATE).len(), 3);
         // Lost segments hold it now; the buffers would next.
-        assert_eq!(audited(LONG, 1, Factor::Loss).len(), 5);
+        assert_eq!(audited(LONG, 1, &LOSS).len(), 5);
         let roomy = WindowFacts { send: enough.receive, ..enough };
-        assert_eq!(audited(roomy, 2, Factor::Loss).len(), 3);
+        assert_eq!(audited(roomy, 2, &LOSS).len(), 3);
     }
 
     // Spec: evidence.md#window-1
     #[test]
     fn without_a_ceiling_it_says_what_was_in_flight_and_which_limit_it_met() {
-        let of = |window, factor| {
-            let mut facts = facts(window, 1);
-            facts.ceiling_bits_per_second = None;
-            audit(&facts, factor)
-        };
-        let lines = of(LONG, Factor::ReceiveWindow);
+        let of = |window, factor| audit(&facts(window, 1), None, factor);
+        let lines = of(LONG, &RECEIVE_WINDOW);
         assert_eq!(lines[0], "at most 2.9 MB was in flight, over a shortest round trip of 100 ms");
         assert!(lines[2].starts_with("what held the flows was the receiver's window;"), "{lines:?}");
         assert_eq!(
@@ -363,35 +355,31 @@ mod tests {
         let asked =
             WindowFacts { receive: BufferFacts { asked_bytes: Some(64_000), ..LONG.receive }, ..LONG };
         assert_eq!(
-            of(asked, Factor::ReceiveWindow)[3..],
+            of(asked, &RECEIVE_WINDOW)[3..],
             ["tcp.receive_buffer = 64 kB is too small: leave it out, or ask for more"]
         );
-        assert_eq!(of(LONG, Factor::Loss).len(), 3);
+        assert_eq!(of(LONG, &LOSS).len(), 3);
     }
 
     // Spec: evidence.md#window-1
     #[test]
     fn programs_and_pacing_that_hold_the_flows_are_said_with_their_rates() {
         let slow = WindowFacts { source_bits_per_second: Some(50_000_000), ..LONG };
-        let lines = audited(slow, 1, Factor::SourceApplication);
+        let lines = audited(slow, 1, &SOURCE_APPLICATION);
         assert!(lines[1].ends_with(", 50 Mbit/s (source_rate)"), "{lines:?}");
         assert!(lines[2].starts_with("what held the flows was the sending program"), "{lines:?}");
         let mut paced = facts(WindowFacts { pacing_bits_per_second: Some(20_000_000), ..LONG }, 2);
-        if let Some(transport) = &mut paced.transport {
-            transport.receive_window_limited_seconds = 0.0;
-            transport.goodput_bits_per_second = 39e6;
-        }
-        let lines = audit(&paced, Factor::Unknown);
+        paced.receive_window_limited_seconds = 0.0;
+        paced.goodput_bits_per_second = 39e6;
+        let lines = audit(&paced, Some(1e9), &UNKNOWN);
         assert!(lines[2].starts_with("what held the flows was tcp.pacing"), "{lines:?}");
         assert_eq!(lines.len(), 3, "{lines:?}");
-        if let Some(transport) = &mut paced.transport {
-            transport.goodput_bits_per_second = 30e6;
-        }
-        assert!(audit(&paced, Factor::Unknown)[2].contains("was the congestion window"));
+        paced.goodput_bits_per_second = 30e6;
+        assert!(audit(&paced, Some(1e9), &UNKNOWN)[2].contains("was the congestion window"));
     }
 
     #[test]
     fn flows_of_which_the_kernel_told_nothing_are_not_audited() {
-        assert_eq!(audited(WindowFacts::default(), 1, Factor::Unknown), Vec::<String>::new());
+        assert_eq!(audited(WindowFacts::default(), 1, &UNKNOWN), Vec::<String>::new());
     }
 }
