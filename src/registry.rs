@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::time::Duration;
+use weir_core::chunk::{FieldSet, FieldSetRecord};
 use weir_core::evidence::{Factor, SHARED};
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
@@ -96,6 +97,13 @@ pub fn factors() -> impl Iterator<Item = &'static Factor> {
     let all: BTreeMap<u16, &'static Factor> =
         SHARED.iter().chain(own).map(|factor| (factor.rank, *factor)).collect();
     all.into_values()
+}
+
+/// Fields of what workloads record operation by operation.
+pub fn records() -> Vec<FieldSetRecord> {
+    let all: BTreeMap<&str, &FieldSet> =
+        workloads().iter().flat_map(|entry| entry.build.records()).map(|set| (set.name, *set)).collect();
+    all.into_values().map(FieldSetRecord::from).collect()
 }
 
 /// One member of a seam, as `weir list` shows it.

@@ -147,6 +147,7 @@ impl<'a> Campaign<'a> {
         writer.scenario_toml(&plan.resolved)?;
         writer.plan(&plan_record(plan))?;
         writer.metrics(&crate::registry::metrics())?;
+        writer.records(&crate::registry::records())?;
         let environment = environment::read(environment::WATCHED);
         writer.environment(&environment::with_lab(&environment, &[]))?;
         let warnings = planned_warnings(plan, &plan.not_judged);

@@ -43,7 +43,8 @@ fn samples(folder: &Path) -> BTreeMap<String, Vec<i64>> {
         // The last line of a killed run may be cut short.
         let Ok(record) = serde_json::from_str::<ChunkRecord>(line) else { continue };
         let of_set = all.entry(record.chunk.fields.clone()).or_default();
-        record.chunk.unpack(|at, _| of_set.push(at)).unwrap();
+        let set = weir_core::chunk::SETS.iter().find(|set| set.name == record.chunk.fields).unwrap();
+        record.chunk.unpack(set.fields.len(), |at, _| of_set.push(at)).unwrap();
     }
     all
 }

@@ -22,27 +22,69 @@ pub struct Field {
     pub cumulative: bool,
 }
 
-/// What each sample of a chunk holds, in order. A set is never changed, only followed by another with the next number.
+/// What each sample of a chunk holds, in order: of a flow that is watched, or of each operation. Declared by the workload that
+/// records them. A set is never changed, only followed by another with the next number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldSet {
+    /// `WHAT/1`
     pub name: &'static str,
+    /// What one sample is, for the caption of its picture.
+    pub about: &'static str,
     pub fields: &'static [Field],
+    /// The field that the report draws against time; of a set without one it draws nothing.
+    pub shown: Option<&'static str>,
 }
 
-const fn gauge(name: &'static str) -> Field {
+pub const fn gauge(name: &'static str) -> Field {
     Field { name, cumulative: false }
 }
 
-const fn counter(name: &'static str) -> Field {
+pub const fn counter(name: &'static str) -> Field {
     Field { name, cumulative: true }
 }
 
+/// A field set as it travels with the results, in `records.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldSetRecord {
+    pub name: String,
+    pub about: String,
+    pub fields: Vec<FieldRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldRecord {
+    pub name: String,
+    pub cumulative: bool,
+}
+
+impl From<&FieldSet> for FieldSetRecord {
+    fn from(set: &FieldSet) -> FieldSetRecord {
+        let record =
+            |field: &Field| FieldRecord { name: field.name.to_owned(), cumulative: field.cumulative };
+        FieldSetRecord {
+            name: set.name.to_owned(),
+            about: set.about.to_owned(),
+            fields: set.fields.iter().map(record).collect(),
+            shown: set.shown.map(str::to_owned),
+        }
+    }
+}
+
 /// What the receiving program had got.
-pub static RECEIVED: FieldSet = FieldSet { name: "received/1", fields: &[counter("received_bytes")] };
+pub static RECEIVED: FieldSet = FieldSet {
+    name: "received/1",
+    about: "what the receiving program had got",
+    fields: &[counter("received_bytes")],
+    shown: None,
+};
 
 /// `TCP_INFO` of the sending end, as `struct tcp_info` of `linux/tcp.h` has it.
 pub static TCP_INFO: FieldSet = FieldSet {
     name: "tcp-info/1",
+    about: "what the sending end's kernel said of the flow",
+    shown: None,
     fields: &[
         gauge("snd_cwnd_segments"),
         gauge("snd_ssthresh_segments"),
@@ -75,13 +117,10 @@ pub static TCP_INFO: FieldSet = FieldSet {
     ],
 };
 
-/// Every set there is.
+/// Those of folders that do not say theirs.
 pub static SETS: &[&FieldSet] = &[&RECEIVED, &TCP_INFO];
 
 impl FieldSet {
-    pub fn named(name: &str) -> Option<&'static FieldSet> {
-        SETS.iter().copied().find(|set| set.name == name)
-    }
     pub fn position(&self, field: &str) -> Option<usize> {
         self.fields.iter().position(|known| known.name == field)
     }
@@ -91,7 +130,7 @@ impl FieldSet {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     pub entity: String,
-    /// Name of a `FieldSet`.
+    /// Name of a set.
     pub fields: String,
     /// When the first sample was taken: on the host's clock while it travels, from the trial's start in the folder.
     pub start_ns: i64,
@@ -112,12 +151,8 @@ pub struct ChunkRecord {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ChunkError {
-    #[error("its samples are of a kind that this weir does not know")]
-    UnknownFields,
-    #[error("its samples are damaged")]
-    Damaged,
-}
+#[error("its samples are damaged")]
+pub struct Damaged;
 
 /// Packs samples one by one into room that was taken before.
 #[derive(Debug)]
@@ -204,23 +239,25 @@ impl Packer {
 }
 
 impl Chunk {
-    pub fn set(&self) -> Result<&'static FieldSet, ChunkError> {
-        FieldSet::named(&self.fields).ok_or(ChunkError::UnknownFields)
-    }
-
-    /// Hands over every sample: its time and its values in the order of the set. Errors: other fields than are known, or
-    /// what is no packed sample; what came before was handed over.
-    pub fn unpack(&self, mut keep: impl FnMut(i64, &[Option<u64>])) -> Result<(), ChunkError> {
-        let set = self.set()?;
+    /// Hands over every sample: its time and its values in the order of its set, which has `field_count`. Errors: what is no packed
+    /// sample of so many; what came before was handed over.
+    pub fn unpack(
+        &self,
+        field_count: usize,
+        mut keep: impl FnMut(i64, &[Option<u64>]),
+    ) -> Result<(), Damaged> {
+        if field_count > FIELDS_MAX {
+            return Err(Damaged);
+        }
         if self.count == 0 || self.count > SAMPLES_MAX {
-            return Err(ChunkError::Damaged);
+            return Err(Damaged);
         }
         let mut rest = self.data.as_slice();
-        let mut next = || take(&mut rest).ok_or(ChunkError::Damaged);
-        let known = if set.fields.len() == 64 { u64::MAX } else { (1 << set.fields.len()) - 1 };
+        let mut next = || take(&mut rest).ok_or(Damaged);
+        let known = if field_count == 64 { u64::MAX } else { (1 << field_count) - 1 };
         let present = next()?;
         if present & !known != 0 {
-            return Err(ChunkError::Damaged);
+            return Err(Damaged);
         }
         let mut values = [None; FIELDS_MAX];
         for (index, value) in values.iter_mut().enumerate() {
@@ -232,7 +269,7 @@ impl Chunk {
             at_ns = at_ns.wrapping_add(step_ns);
             let changed = next()?;
             if changed & !present != 0 {
-                return Err(ChunkError::Damaged);
+                return Err(Damaged);
             }
             for (index, value) in values.iter_mut().enumerate() {
                 if changed >> index & 1 == 1
@@ -241,9 +278,9 @@ impl Chunk {
                     *value = value.wrapping_add(unfolded(next()?) as u64);
                 }
             }
-            keep(at_ns, &values[..set.fields.len()]);
+            keep(at_ns, &values[..field_count]);
         }
-        if rest.is_empty() { Ok(()) } else { Err(ChunkError::Damaged) }
+        if rest.is_empty() { Ok(()) } else { Err(Damaged) }
     }
 }
 
@@ -300,9 +337,9 @@ mod tests {
         }
     }
 
-    fn unpacked(chunk: &Chunk) -> Result<Vec<Sample>, ChunkError> {
+    fn unpacked(chunk: &Chunk) -> Result<Vec<Sample>, Damaged> {
         let mut all = Vec::new();
-        chunk.unpack(|at, values| all.push((at as u64, values.to_vec()))).map(|()| all)
+        chunk.unpack(TCP_INFO.fields.len(), |at, values| all.push((at as u64, values.to_vec()))).map(|()| all)
     }
 
     proptest! {
@@ -340,10 +377,9 @@ mod tests {
         let whole = packed(&[(5, vec![Some(1); 28]), (9, vec![Some(2); 28])]);
         for data in [&whole.data[..whole.data.len() - 1], &[whole.data.as_slice(), &[0]].concat()] {
             let damaged = Chunk { data: data.to_vec(), ..whole.clone() };
-            assert_eq!(unpacked(&damaged), Err(ChunkError::Damaged));
+            assert_eq!(unpacked(&damaged), Err(Damaged));
         }
-        let unknown = Chunk { fields: "tcp-info/99".to_owned(), ..whole };
-        assert_eq!(unpacked(&unknown), Err(ChunkError::UnknownFields));
+        assert_eq!(whole.unpack(27, |_, _| {}), Err(Damaged), "of a set with fewer fields");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use crate::curve::Curves;
 use crate::failures::FailureKinds;
 use crate::long::LongViews;
+use crate::operations::OperationViews;
 use crate::read::{FolderError, document, lines, text};
 use crate::running::Running;
+use crate::sets::Sets;
 use crate::weight;
 use crate::writer::{CHUNKS, FAILURES};
 use serde::Deserialize;
@@ -57,6 +59,7 @@ pub struct Folder {
     pub(crate) curves: Curves,
     pub(crate) long: LongViews,
     pub(crate) failures: FailureKinds,
+    pub(crate) operations: OperationViews,
 }
 
 impl Folder {
@@ -127,9 +130,21 @@ impl Folder {
         notes.extend(said);
         not_ended.into_iter().try_for_each(|samples| curves.add(samples)).map_err(whole)?;
         if path.join(CHUNKS).exists() {
-            let (curves, long) = (&folder.curves, &mut folder.long);
+            let sets = Sets::read(path, notes)?;
+            let (curves, long, operations) = (&folder.curves, &mut folder.long, &mut folder.operations);
             lines(path, CHUNKS, notes, |record: ChunkRecord| {
-                long.add(&record, curves.emphasised(&record.point))
+                let trial = curves.emphasised(&record.point);
+                let Some(set) = sets.named(&record.chunk.fields) else {
+                    long.pass_over();
+                    return Ok(());
+                };
+                let added = if set.shown.is_some() {
+                    operations.add(&record, set, trial)
+                } else {
+                    long.add(&record, set.fields.len(), trial)
+                };
+                // Damage is told wherever it is: a table has every field of every trial.
+                added.map_err(|error| format!("the fine series of {:?}: {error}", record.chunk.entity))
             })?;
         }
         notes.extend(folder.long.note());

@@ -2,7 +2,7 @@
 
 use crate::curve::{Column, Curve};
 use std::collections::BTreeMap;
-use weir_core::chunk::{ChunkError, ChunkRecord, RECEIVED};
+use weir_core::chunk::{ChunkRecord, Damaged, RECEIVED};
 
 /// The finest cells; they are joined in twos as a view gets longer.
 const CELL_NS: i64 = 125_000_000;
@@ -162,27 +162,26 @@ pub(crate) struct LongViews {
 
 impl LongViews {
     /// Takes a line of `chunks.jsonl`; `trial` is the one to look at, where one stands out. Errors: its samples are damaged.
-    pub fn add(&mut self, record: &ChunkRecord, trial: Option<u32>) -> Result<(), String> {
+    pub fn add(
+        &mut self,
+        record: &ChunkRecord,
+        field_count: usize,
+        trial: Option<u32>,
+    ) -> Result<(), Damaged> {
         let chunk = &record.chunk;
-        if chunk.set().is_err() {
-            self.unknown += 1;
-            return Ok(());
-        }
-        // Damage is told wherever it is: a table has every field of every trial.
-        let damaged = |error: ChunkError| format!("the fine series of {:?}: {error}", chunk.entity);
         if chunk.fields != RECEIVED.name {
-            return chunk.unpack(|_, _| {}).map_err(damaged);
+            return chunk.unpack(field_count, |_, _| {});
         }
         let (looked_at, flows) = self
             .points
             .entry(record.point.clone())
             .or_insert((trial.unwrap_or(record.trial), BTreeMap::new()));
         if record.trial != *looked_at || self.flow_count >= FLOWS_MAX && !flows.contains_key(&chunk.entity) {
-            return chunk.unpack(|_, _| {}).map_err(damaged);
+            return chunk.unpack(field_count, |_, _| {});
         }
         let mut view = flows.remove(&chunk.entity);
         self.flow_count += usize::from(view.is_none());
-        let unpacked = chunk.unpack(|at_ns, values| {
+        let unpacked = chunk.unpack(field_count, |at_ns, values| {
             let Some(Some(bytes)) = values.first() else { return };
             match &mut view {
                 Some(view) => view.push(at_ns, *bytes),
@@ -190,7 +189,12 @@ impl LongViews {
             }
         });
         flows.extend(view.map(|view| (chunk.entity.clone(), view)));
-        unpacked.map_err(damaged)
+        unpacked
+    }
+
+    /// A line is of fields that nobody knows.
+    pub fn pass_over(&mut self) {
+        self.unknown += 1;
     }
 
     /// The flows of a point, with the trial they are of.

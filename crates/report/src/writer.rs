@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use weir_core::chunk::ChunkRecord;
+use weir_core::chunk::{ChunkRecord, FieldSetRecord};
 use weir_core::failure::FailureRecord;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
@@ -14,6 +14,8 @@ use weir_sys::directory::{Directory, begin_sync};
 
 /// Fine series as they came; only of runs that have some.
 pub(crate) const CHUNKS: &str = "chunks.jsonl";
+/// What the fields of those are; folders of before lack it.
+pub(crate) const RECORDS: &str = "records.json";
 /// What failed; only of runs in which something did.
 pub(crate) const FAILURES: &str = "failures.jsonl";
 /// Samples of the trial that runs, stretch by stretch.
@@ -117,6 +119,11 @@ impl Writer {
 
     pub fn plan(&self, plan: &PlanRecord) -> Result<(), WriteError> {
         self.document("plan.json", plan)
+    }
+
+    /// Fields of every kind of record that `chunks.jsonl` may have.
+    pub fn records(&self, sets: &[FieldSetRecord]) -> Result<(), WriteError> {
+        self.document(RECORDS, sets)
     }
 
     /// Definitions of every metric used.

@@ -137,7 +137,7 @@ mod tests {
         tape.finish();
         while let Some(chunk) = queue.next() {
             chunk
-                .unpack(|at, values| {
+                .unpack(1, |at, values| {
                     assert_eq!((at as u64, values), (seen * CHUNK_NS_MAX / 3, [Some(seen)].as_slice()));
                     seen += 1;
                 })

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 use weir_core::behind::Behind;
+use weir_core::chunk::FieldSet;
 use weir_core::evidence::{Around, Candidate, Factor, LATENESS_ALLOWED_NS_LEAST, Load};
 use weir_core::failure::Failures;
 use weir_core::hosts::PortRange;
@@ -195,6 +196,10 @@ pub trait Workload: Sync {
     fn factors(&self) -> &'static [&'static Factor] {
         &[]
     }
+    /// Fields of what it records of a run sample by sample, or operation by operation (`Control::chunks`).
+    fn records(&self) -> &'static [&'static FieldSet] {
+        &[]
+    }
     /// Whether it tries to fill the path, so that a step of it has a ceiling.
     fn fills_path(&self) -> bool {
         false
@@ -343,6 +348,11 @@ pub mod conformance {
             let defaults = Values::defaults(entry.params);
             let mut bounded = defaults.clone();
             bounded.set("duration", weir_core::Value::Duration(Duration::from_secs(1)));
+            for set in entry.build.records() {
+                let known = |field: &str| set.position(field).is_some();
+                assert!(set.shown.is_none_or(known), "{name}: {} shows a field that it lacks", set.name);
+                assert!(!set.about.is_empty(), "{name}: {} is not described", set.name);
+            }
             for factor in entry.build.factors() {
                 assert!(
                     !factor.about.is_empty() && !factor.next.is_empty(),

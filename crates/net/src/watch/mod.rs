@@ -20,6 +20,7 @@ use probe::{Probe, Probing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::Values;
+use weir_core::chunk::{FieldSet, SETS};
 use weir_core::evidence::Factor;
 use weir_core::failure::Failure;
 use weir_core::metric::Metric;
@@ -43,6 +44,10 @@ impl Workload for Watch {
 
     fn factors(&self) -> &'static [&'static Factor] {
         evidence::FACTORS
+    }
+
+    fn records(&self) -> &'static [&'static FieldSet] {
+        SETS
     }
 
     fn fills_path(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::stream::tests::{KEY, peer, prepare_all, run_all};
 use metrics::{BELOW, DEEPEST, PROBE, PROBES_FAILED, SAMPLES};
-use weir_core::chunk::{Chunk, RECEIVED, TCP_INFO};
+use weir_core::chunk::{Chunk, RECEIVED, SETS, TCP_INFO};
 use weir_core::evidence::Around;
 use weir_core::param::Value;
 use weir_core::record::{Observed, Row};
@@ -78,7 +78,8 @@ fn a_paced_flow_is_recorded_in_full_at_both_ends_while_probes_come_and_go() {
     let of = |set: &str| {
         let mut samples: Vec<(i64, Vec<Option<u64>>)> = Vec::new();
         for chunk in chunks.iter().filter(|chunk| chunk.fields == set) {
-            chunk.unpack(|at, values| samples.push((at, values.to_vec()))).unwrap();
+            let set = SETS.iter().find(|set| set.name == chunk.fields).unwrap();
+            chunk.unpack(set.fields.len(), |at, values| samples.push((at, values.to_vec()))).unwrap();
         }
         samples
     };

@@ -7,6 +7,7 @@ mod failures;
 mod fit;
 mod ledger;
 mod matrix;
+mod operations;
 mod points;
 mod published;
 mod scaling;

@@ -1,6 +1,6 @@
 //! Each point in turn: what limited it, its distributions and its series.
 
-use super::{distribution, failures, ledger, matrix, series};
+use super::{distribution, failures, ledger, matrix, operations, series};
 use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::{parameters_text, plural};
@@ -90,7 +90,8 @@ pub(crate) fn section(folder: &Folder) -> Html {
             put!(&mut out, limited_by(folder, point, &factor));
         }
         put!(&mut out, failures::table(folder, point), matrix::figure(folder, point), ledger::figure(point));
-        put!(&mut out, distribution::figures(folder, point), series::panels(folder, point), "</section>\n");
+        put!(&mut out, distribution::figures(folder, point), operations::figures(folder, point));
+        put!(&mut out, series::panels(folder, point), "</section>\n");
     }
     if left_out > 0 {
         put!(&mut out, "<p class=box>", T(plural(left_out, "further point is", "further points are")));
