@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use std::time::Duration;
 use weir_core::chunk::{FieldSet, FieldSetRecord};
 use weir_core::evidence::{Factor, SHARED};
 #[cfg(feature = "lab")]
@@ -20,6 +19,8 @@ pub fn workloads() -> &'static [WorkloadEntry] {
             weir_net::WORKLOADS,
             #[cfg(feature = "event")]
             weir_event::WORKLOADS,
+            #[cfg(feature = "guide")]
+            weir_guide::WORKLOADS,
         ];
         slices.concat()
     });
@@ -74,7 +75,7 @@ fn refusal(workload: &str, values: &Values, shape: &Shape) -> Option<String> {
 /// What is no workload connects nothing, so any path is short enough.
 fn opening(workload: &str, values: &Values) -> Opening {
     let entry = workloads().iter().find(|entry| entry.name == workload);
-    entry.map_or(Opening { limit: Duration::MAX, round_trips: 1 }, |entry| entry.build.opening(values))
+    entry.map_or(Opening::NONE, |entry| entry.build.opening(values))
 }
 
 /// Every metric that can be emitted: the workloads' own, and those of the run around them.

@@ -16,6 +16,8 @@ pub const EDGES: &[(&str, &[&str])] = &[
     // Capabilities: never each other, nor lab, nor agent.
     ("net", &["core", "seams", "sys", "telemetry", "transport"]),
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
+    // What the guide shows of a capability.
+    ("guide", &["core", "seams", "sys"]),
     // Evidence.
     ("lab", &["core", "seams", "fabric", "sys", "telemetry", "agent"]),
     ("report", &["core", "seams", "sys"]),

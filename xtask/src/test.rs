@@ -131,8 +131,15 @@ fn again(failed: &[(&Program, String)]) -> Vec<String> {
 
 /// Builds every test program and lists them in the order of their names.
 fn build(workspace: &Path) -> Result<Vec<Program>, String> {
-    let arguments =
-        ["test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
+    let arguments = [
+        "test",
+        "--workspace",
+        "--features",
+        "guide",
+        "--locked",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ];
     let output = Command::new(cargo())
         .args(arguments)
         .current_dir(workspace)

@@ -180,6 +180,24 @@ pub struct WorkloadError {
     pub text: String,
 }
 
+impl Assignment {
+    /// The part of one host in a step without peers: its values, and nothing that others must know.
+    pub fn alone(workload: &str, request: &StepRequest<'_>, peer: &Peer) -> Assignment {
+        Assignment {
+            workload: workload.to_owned(),
+            step: request.step.to_owned(),
+            host: peer.host.clone(),
+            stage: 0,
+            role: String::new(),
+            values: request.values.clone(),
+            peers: BTreeMap::new(),
+            data_ports: None,
+            key: request.key.to_owned(),
+            body: serde_json::Value::Null,
+        }
+    }
+}
+
 impl WorkloadError {
     pub fn new(text: impl Into<String>) -> Self {
         WorkloadError { text: text.into() }
@@ -206,8 +224,10 @@ pub trait Workload: Sync {
     }
     /// Refuses parameters that contradict each other or the step's shape, in words that name the keys.
     fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError>;
-    /// What making a connection takes: over a path for which that is too long a step is refused before anything starts.
-    fn opening(&self, values: &Values) -> Opening;
+    /// What making a connection takes, of a workload that makes some: over a path for which that is too long a step is refused before anything starts.
+    fn opening(&self, _values: &Values) -> Opening {
+        Opening::NONE
+    }
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
     /// Whether the step goes on without a host that a fault has killed: it is prepared and started again when the host is back, with
     /// its own earlier address among its peers', and leaves no outcome where it stays away.

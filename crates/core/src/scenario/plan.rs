@@ -57,6 +57,9 @@ pub struct Opening {
 }
 
 impl Opening {
+    /// Of what connects nothing: any path is short enough.
+    pub const NONE: Opening = Opening { limit: Duration::MAX, round_trips: 1 };
+
     /// The longest round trip over which one can be made.
     pub fn rtt_max(self) -> Duration {
         self.limit / self.round_trips.max(1)
