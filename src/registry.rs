@@ -7,6 +7,7 @@ use weir_core::evidence::{Factor, SHARED};
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
 use weir_core::scenario::{Opening, Shape, WorkloadSchema};
+use weir_core::shown::Shown;
 use weir_core::{Param, Values};
 #[cfg(feature = "event")]
 use weir_seams::membership::MembershipEntry;
@@ -105,6 +106,12 @@ pub fn records() -> Vec<FieldSetRecord> {
     let all: BTreeMap<&str, &FieldSet> =
         workloads().iter().flat_map(|entry| entry.build.records()).map(|set| (set.name, *set)).collect();
     all.into_values().map(FieldSetRecord::from).collect()
+}
+
+/// How series and counts are drawn.
+pub fn shown() -> Shown {
+    let own = workloads().iter().map(|entry| entry.build.shown());
+    Shown::joined(own.chain([&weir_telemetry::SHOWN]))
 }
 
 /// One member of a seam, as `weir list` shows it.

@@ -24,7 +24,7 @@ pub struct Args {
 
 /// Exit status 0 when the page is drawn, whatever the verdict on it.
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let folder = weir_report::Folder::read(&args.directory)?;
+    let folder = weir_report::Folder::read(&args.directory)?.or_shown(crate::registry::shown);
     let page = weir_report::html(&folder);
     let path = args.out.clone().unwrap_or_else(|| args.directory.join("report.html"));
     let written = match &args.out {

@@ -148,6 +148,7 @@ impl<'a> Campaign<'a> {
         writer.plan(&plan_record(plan))?;
         writer.metrics(&crate::registry::metrics())?;
         writer.records(&crate::registry::records())?;
+        writer.shown(&crate::registry::shown())?;
         let environment = environment::read(environment::WATCHED);
         writer.environment(&environment::with_lab(&environment, &[]))?;
         let warnings = planned_warnings(plan, &plan.not_judged);

@@ -6,6 +6,7 @@ mod dependencies;
 mod files;
 mod links;
 mod names;
+mod owners;
 mod places;
 mod purity;
 mod sizes;
@@ -126,6 +127,7 @@ const CHECKERS: &[fn(&Tree) -> Vec<Finding>] = &[
     sizes::check,
     words::check,
     names::check,
+    owners::check,
     places::check,
     streams::check,
     files::check,

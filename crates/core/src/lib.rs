@@ -18,6 +18,7 @@ pub mod regression;
 pub mod scenario;
 pub mod schedule;
 pub mod seed;
+pub mod shown;
 pub mod statistics;
 pub mod text;
 pub mod time;

@@ -36,19 +36,67 @@ impl Scope {
     }
 }
 
+/// What a model can say of a metric beside what its unit tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Modelled {
+    #[default]
+    ByUnit,
+    /// The time of moving a step's bytes.
+    Completion,
+    /// The share of a load beyond capacity that is not delivered.
+    Undelivered,
+    /// The time of a replayed job.
+    JobTime,
+}
+
 /// A metric's definition; travels with the results in `metrics.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Metric {
-    /// `domain.quantity_unit`
+    /// `domain.quantity_unit`; `domain.total_…` is of all flows together.
     pub name: &'static str,
     /// `s`, `bit/s`, `B`, `1` for ratios, or a counted noun in the plural.
     pub unit: &'static str,
     pub better: Better,
     pub scope: Scope,
     pub definition: &'static str,
+    /// Its place among the columns beside every point, lowest first; without one it stands in the full table only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u8>,
+    /// Drawn against a swept parameter whether it is judged or not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub swept: bool,
+    #[serde(skip)]
+    pub modelled: Modelled,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Metric {
+    pub const fn new(
+        name: &'static str,
+        unit: &'static str,
+        better: Better,
+        scope: Scope,
+        definition: &'static str,
+    ) -> Metric {
+        let (column, swept, modelled) = (None, false, Modelled::ByUnit);
+        Metric { name, unit, better, scope, definition, column, swept, modelled }
+    }
+
+    pub const fn column(self, place: u8) -> Metric {
+        Metric { column: Some(place), ..self }
+    }
+
+    pub const fn swept(self) -> Metric {
+        Metric { swept: true, ..self }
+    }
+
+    pub const fn modelled(self, modelled: Modelled) -> Metric {
+        Metric { modelled, ..self }
+    }
+
     /// Whether it is a rate of a whole step or link: what a link that was full all the time proves, whoever shared it and however.
     // Spec: evidence.md#fitness-3
     pub fn is_whole_rate(&self) -> bool {

@@ -19,6 +19,7 @@ pub mod roles;
 pub mod scheduler;
 pub mod send_order;
 pub mod shell;
+mod shown;
 pub mod sizes;
 pub mod source;
 mod sums;

@@ -21,6 +21,7 @@ use weir_core::metric::Metric;
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::regression::slope;
 use weir_core::scenario::{Opening, RoleKey, Shape};
+use weir_core::shown::Shown;
 use weir_seams::Entry;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, Peer, StepRequest, Task, Workload,
@@ -74,6 +75,10 @@ impl Workload for Event {
 
     fn metrics(&self) -> &'static [Metric] {
         METRICS
+    }
+
+    fn shown(&self) -> &'static Shown {
+        &crate::shown::SHOWN
     }
 
     fn factors(&self) -> &'static [&'static Factor] {

@@ -8,23 +8,23 @@ use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::{Histogram, Observed, Row};
 use weir_seams::workload::Outcome;
 
-pub const LATENESS: Metric = Metric {
-    name: "generator.lateness_seconds",
-    unit: "s",
-    better: Better::Lower,
-    scope: Scope::Operation,
-    definition: "How late the load's generator met its ticks, which are at the step's start + n / rate: when the tick was \
+pub const LATENESS: Metric = Metric::new(
+    "generator.lateness_seconds",
+    "s",
+    Better::Lower,
+    Scope::Operation,
+    "How late the load's generator met its ticks, which are at the step's start + n / rate: when the tick was \
         issued (or given up, where the next one was due already) minus when it was intended. Ticks of the warm-up are not in \
         it. Upper edges of buckets at most 1/16 wide.",
-};
-pub const MISSED: Metric = Metric {
-    name: "generator.missed_ratio",
-    unit: "1",
-    better: Better::Lower,
-    scope: Scope::Flow,
-    definition: "Share of the ticks that were due for which the generator issued nothing because it woke up a period or more \
+);
+pub const MISSED: Metric = Metric::new(
+    "generator.missed_ratio",
+    "1",
+    Better::Lower,
+    Scope::Flow,
+    "Share of the ticks that were due for which the generator issued nothing because it woke up a period or more \
         late. They are not repaid by a burst, and are no loss of the network's.",
-};
+);
 
 /// Sub-buckets of each power of two: a value is known to 1/16.
 const SUBBUCKETS: usize = 16;

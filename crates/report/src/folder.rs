@@ -8,13 +8,15 @@ use crate::read::{FolderError, document, lines, text};
 use crate::running::Running;
 use crate::sets::Sets;
 use crate::weight;
-use crate::writer::{CHUNKS, FAILURES};
+use crate::writer::{CHUNKS, FAILURES, SHOWN};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use weir_core::chunk::ChunkRecord;
 use weir_core::failure::FailureRecord;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
 use weir_core::scenario::{CONFIGURATIONS_MAX, TRIALS_MAX};
+use weir_core::shown::Shown;
 
 /// Events of the timeline that are kept; a run with more is not read by people.
 const EVENTS_MAX: usize = 200_000;
@@ -37,6 +39,12 @@ pub struct Definition {
     pub better: String,
     pub scope: String,
     pub definition: String,
+    /// Its place among the columns beside every point.
+    #[serde(default)]
+    pub column: Option<u8>,
+    /// Drawn against a swept parameter whether it is judged or not.
+    #[serde(default)]
+    pub swept: bool,
 }
 
 /// What a results folder holds. What is missing is `None` or empty and said in `notes`.
@@ -60,6 +68,8 @@ pub struct Folder {
     pub(crate) long: LongViews,
     pub(crate) failures: FailureKinds,
     pub(crate) operations: OperationViews,
+    /// How whoever measured wants it shown.
+    pub(crate) shown: Shown,
 }
 
 impl Folder {
@@ -86,6 +96,8 @@ impl Folder {
             })?;
         }
         folder.definitions = document(path, "metrics.json", notes)?.unwrap_or_default();
+        folder.shown =
+            if path.join(SHOWN).exists() { document(path, SHOWN, notes)? } else { None }.unwrap_or_default();
         folder.environment = document(path, "environment.json", notes)?;
         folder.scenario_toml = text(path, "scenario.toml", notes)?;
         if let (Some(plan), Some(scenario_toml)) = (&folder.plan, &folder.scenario_toml) {
@@ -192,6 +204,31 @@ impl Folder {
     pub(crate) fn definition(&self, metric: &str) -> Option<&Definition> {
         let name = metric.split('@').next().unwrap_or(metric);
         self.definitions.iter().find(|definition| definition.name == name)
+    }
+
+    /// Names of metrics of which the folder has a figure.
+    pub(crate) fn used(&self) -> BTreeSet<&str> {
+        let of_points = self.summary.iter().flat_map(|it| &it.points).flat_map(|point| point.metrics.keys());
+        let of_trials = self.trials.iter().flat_map(|trial| &trial.rows).map(|row| &row.metric);
+        of_points.chain(of_trials).map(|name| name.split('@').next().unwrap_or(name)).collect()
+    }
+
+    /// Says how the folder of a program that did not say so itself is drawn.
+    pub fn or_shown(mut self, shown: impl FnOnce() -> Shown) -> Folder {
+        if self.shown == Shown::default() {
+            self.shown = shown();
+        }
+        self
+    }
+
+    /// Whether a metric's values are those of many operations, told by their middle.
+    pub(crate) fn is_distribution(&self, metric: &str) -> bool {
+        self.definition(metric).is_some_and(|it| it.scope == "operation")
+    }
+
+    /// Whether a metric is the rate of a whole step, which the path's ceiling bounds.
+    pub(crate) fn is_whole_rate(&self, metric: &str) -> bool {
+        self.definition(metric).is_some_and(|it| it.scope == "trial" && it.unit == "bit/s")
     }
 }
 

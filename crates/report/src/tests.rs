@@ -101,6 +101,27 @@ fn a_stream_step_shows_openly_what_its_readers_ask_and_folds_the_machine() {
     assert!(page.contains("Zero throughout: port.dropped_loss_packets"));
 }
 
+// Spec: results.md#shown-1 and results.md#shown-2
+#[test]
+fn a_series_is_drawn_as_the_folder_says_and_what_nobody_declared_is_folded_by_its_own_name() {
+    let directory = sample_folder();
+    let run = directory.path().join("run");
+    let said = fs::read_to_string(run.join("shown.json")).unwrap();
+    fs::write(run.join("shown.json"), said.replace("queue depth", "bytes that wait")).unwrap();
+    let page = html(&read(&run));
+    let (open, _) = section(&page, "eight");
+    assert!(open.contains("bytes that wait over time, eight") && !open.contains("queue depth"), "{open}");
+
+    fs::remove_file(run.join("shown.json")).unwrap();
+    let folder = read(&run);
+    let page = html(&folder);
+    let (open, folded) = section(&page, "eight");
+    assert!(!open.contains("over time") && folded.contains("port.queue_bytes over time, eight"), "{folded}");
+    let declared = serde_json::from_str(&said).unwrap();
+    let page = html(&folder.or_shown(|| declared));
+    assert!(section(&page, "eight").0.contains("queue depth over time, eight"), "an older folder");
+}
+
 #[test]
 fn the_emulators_lateness_is_a_line_beside_the_limiting_factor_with_what_is_allowed() {
     let directory = sample_folder();

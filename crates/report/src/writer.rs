@@ -10,12 +10,14 @@ use weir_core::chunk::{ChunkRecord, FieldSetRecord};
 use weir_core::failure::FailureRecord;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, PlanRecord, SampleRecord, Summary, TimelineEvent, TrialRecord};
+use weir_core::shown::Shown;
 use weir_sys::directory::{Directory, begin_sync};
 
 /// Fine series as they came; only of runs that have some.
 pub(crate) const CHUNKS: &str = "chunks.jsonl";
 /// What the fields of those are; folders of before lack it.
 pub(crate) const RECORDS: &str = "records.json";
+pub(crate) const SHOWN: &str = "shown.json";
 /// What failed; only of runs in which something did.
 pub(crate) const FAILURES: &str = "failures.jsonl";
 /// Samples of the trial that runs, stretch by stretch.
@@ -124,6 +126,11 @@ impl Writer {
     /// Fields of every kind of record that `chunks.jsonl` may have.
     pub fn records(&self, sets: &[FieldSetRecord]) -> Result<(), WriteError> {
         self.document(RECORDS, sets)
+    }
+
+    /// How series and counts are drawn.
+    pub fn shown(&self, shown: &Shown) -> Result<(), WriteError> {
+        self.document(SHOWN, shown)
     }
 
     /// Definitions of every metric used.

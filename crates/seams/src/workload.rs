@@ -21,6 +21,7 @@ use weir_core::hosts::PortRange;
 use weir_core::metric::Metric;
 use weir_core::record::{Row, Series};
 use weir_core::scenario::{Opening, RoleKey, Shape};
+use weir_core::shown::Shown;
 use weir_core::{Instant, Values};
 
 /// What one host is asked to do in a step; travels to its agent.
@@ -213,6 +214,10 @@ pub trait Workload: Sync {
     /// Factors that `derive` may name beside the shared ones.
     fn factors(&self) -> &'static [&'static Factor] {
         &[]
+    }
+    /// How its series and counts are drawn.
+    fn shown(&self) -> &'static Shown {
+        Shown::NOTHING
     }
     /// Fields of what it records of a run sample by sample, or operation by operation (`Control::chunks`).
     fn records(&self) -> &'static [&'static FieldSet] {

@@ -20,42 +20,42 @@ const KEPT: [(usize, f64, Quantity); 5] = [
 ];
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "disk.read_bytes_per_second",
-        unit: "B/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "bytes read from a disk in the steady state, all programs of the machine, a second; reads from the cache are none",
-    },
-    Metric {
-        name: "disk.written_bytes_per_second",
-        unit: "B/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "bytes written to a disk in the steady state, when they reached it, all programs of the machine, a second",
-    },
-    Metric {
-        name: "disk.read_operations_per_second",
-        unit: "1/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "reads that a disk completed in the steady state, merged ones counting as one, a second",
-    },
-    Metric {
-        name: "disk.write_operations_per_second",
-        unit: "1/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "writes that a disk completed in the steady state, merged ones counting as one, a second",
-    },
-    Metric {
-        name: "disk.busy_ratio",
-        unit: "1",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "share of the steady state in which a disk had at least one operation under way; a disk that serves several at \
+    Metric::new(
+        "disk.read_bytes_per_second",
+        "B/s",
+        Better::Neither,
+        Scope::Host,
+        "bytes read from a disk in the steady state, all programs of the machine, a second; reads from the cache are none",
+    ),
+    Metric::new(
+        "disk.written_bytes_per_second",
+        "B/s",
+        Better::Neither,
+        Scope::Host,
+        "bytes written to a disk in the steady state, when they reached it, all programs of the machine, a second",
+    ),
+    Metric::new(
+        "disk.read_operations_per_second",
+        "1/s",
+        Better::Neither,
+        Scope::Host,
+        "reads that a disk completed in the steady state, merged ones counting as one, a second",
+    ),
+    Metric::new(
+        "disk.write_operations_per_second",
+        "1/s",
+        Better::Neither,
+        Scope::Host,
+        "writes that a disk completed in the steady state, merged ones counting as one, a second",
+    ),
+    Metric::new(
+        "disk.busy_ratio",
+        "1",
+        Better::Neither,
+        Scope::Host,
+        "share of the steady state in which a disk had at least one operation under way; a disk that serves several at \
                      once may be far from its limit at 1",
-    },
+    ),
 ];
 
 pub(crate) static REDUCTIONS: &[Reduction] = &[

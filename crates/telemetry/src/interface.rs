@@ -20,42 +20,42 @@ const KEPT: [(usize, Quantity); 8] = [
 ];
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "interface.received_bits_per_second",
-        unit: "bit/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "bytes that came in by a host's interface in the steady state, as the kernel counts them (a TUN device: IP \
+    Metric::new(
+        "interface.received_bits_per_second",
+        "bit/s",
+        Better::Neither,
+        Scope::Host,
+        "bytes that came in by a host's interface in the steady state, as the kernel counts them (a TUN device: IP \
                      bytes; Ethernet: headers too), times eight, a second; all programs of the host",
-    },
-    Metric {
-        name: "interface.sent_bits_per_second",
-        unit: "bit/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "bytes that left by a host's interface in the steady state, counted as interface.received_bits_per_second",
-    },
-    Metric {
-        name: "interface.receive_dropped_packets",
-        unit: "packets",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "packets that came in by a host's interface during the step and were thrown away by its driver or for want of memory",
-    },
-    Metric {
-        name: "interface.send_dropped_packets",
-        unit: "packets",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "packets that a host's interface threw away during the step instead of sending: its queue was full",
-    },
-    Metric {
-        name: "interface.error_count",
-        unit: "errors",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "packets that a host's interface counted as broken during the step, both directions",
-    },
+    ),
+    Metric::new(
+        "interface.sent_bits_per_second",
+        "bit/s",
+        Better::Neither,
+        Scope::Host,
+        "bytes that left by a host's interface in the steady state, counted as interface.received_bits_per_second",
+    ),
+    Metric::new(
+        "interface.receive_dropped_packets",
+        "packets",
+        Better::Lower,
+        Scope::Host,
+        "packets that came in by a host's interface during the step and were thrown away by its driver or for want of memory",
+    ),
+    Metric::new(
+        "interface.send_dropped_packets",
+        "packets",
+        Better::Lower,
+        Scope::Host,
+        "packets that a host's interface threw away during the step instead of sending: its queue was full",
+    ),
+    Metric::new(
+        "interface.error_count",
+        "errors",
+        Better::Lower,
+        Scope::Host,
+        "packets that a host's interface counted as broken during the step, both directions",
+    ),
 ];
 
 pub(crate) static REDUCTIONS: &[Reduction] = &[

@@ -9,12 +9,14 @@ pub mod ports;
 mod proc_file;
 pub mod reduce;
 pub mod schedule;
+mod shown;
 pub mod softirq;
 pub mod stack;
 
 pub use ports::PortSampler;
 pub use reduce::rows;
 pub use schedule::{Schedule, Teller};
+pub use shown::SHOWN;
 
 use reduce::Reduction;
 use std::time::Duration;

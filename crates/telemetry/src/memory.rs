@@ -12,28 +12,28 @@ const TCP: Quantity = Quantity::level("memory.tcp_bytes", "B");
 const TCP_RATIO: Quantity = Quantity::level("memory.tcp_ratio", "1");
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "memory.available_bytes",
-        unit: "B",
-        better: Better::Higher,
-        scope: Scope::Host,
-        definition: "least memory that programs could still have had without swapping, of the samples during the step (MemAvailable)",
-    },
-    Metric {
-        name: "memory.tcp_bytes",
-        unit: "B",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "most memory that the buffers of all TCP sockets held, of the samples during the step, all namespaces of the machine",
-    },
-    Metric {
-        name: "memory.tcp_ratio",
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "memory.tcp_bytes against the third value of net.ipv4.tcp_mem, at which the kernel refuses more; from the second \
+    Metric::new(
+        "memory.available_bytes",
+        "B",
+        Better::Higher,
+        Scope::Host,
+        "least memory that programs could still have had without swapping, of the samples during the step (MemAvailable)",
+    ),
+    Metric::new(
+        "memory.tcp_bytes",
+        "B",
+        Better::Neither,
+        Scope::Host,
+        "most memory that the buffers of all TCP sockets held, of the samples during the step, all namespaces of the machine",
+    ),
+    Metric::new(
+        "memory.tcp_ratio",
+        "1",
+        Better::Lower,
+        Scope::Host,
+        "memory.tcp_bytes against the third value of net.ipv4.tcp_mem, at which the kernel refuses more; from the second \
                      value on it shrinks windows",
-    },
+    ),
 ];
 
 pub(crate) static REDUCTIONS: &[Reduction] = &[

@@ -14,43 +14,43 @@ const DROPPED: Quantity = Quantity::counter("softnet.dropped_packets", "packets"
 const SQUEEZED: Quantity = Quantity::counter("softnet.squeezed_count", "rounds");
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "softirq.busy_ratio",
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "share of a core's time (machine: of all cores') in soft interrupts in the steady state, where packets are \
+    Metric::new(
+        "softirq.busy_ratio",
+        "1",
+        Better::Lower,
+        Scope::Host,
+        "share of a core's time (machine: of all cores') in soft interrupts in the steady state, where packets are \
                      received and acknowledgements handled; /proc/stat, whose tick is 10 ms",
-    },
-    Metric {
-        name: "softirq.receive_per_second",
-        unit: "1/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "NET_RX soft interrupts a second in the steady state, all cores, from /proc/softirqs",
-    },
-    Metric {
-        name: "softirq.send_per_second",
-        unit: "1/s",
-        better: Better::Neither,
-        scope: Scope::Host,
-        definition: "NET_TX soft interrupts a second in the steady state, all cores, from /proc/softirqs",
-    },
-    Metric {
-        name: "softnet.dropped_packets",
-        unit: "packets",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "packets that the kernel threw away during the step because a core's backlog was full (net.core.netdev_max_backlog)",
-    },
-    Metric {
-        name: "softnet.squeezed_count",
-        unit: "rounds",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "rounds of network soft interrupts that ended during the step with packets left, because their time or budget \
+    ),
+    Metric::new(
+        "softirq.receive_per_second",
+        "1/s",
+        Better::Neither,
+        Scope::Host,
+        "NET_RX soft interrupts a second in the steady state, all cores, from /proc/softirqs",
+    ),
+    Metric::new(
+        "softirq.send_per_second",
+        "1/s",
+        Better::Neither,
+        Scope::Host,
+        "NET_TX soft interrupts a second in the steady state, all cores, from /proc/softirqs",
+    ),
+    Metric::new(
+        "softnet.dropped_packets",
+        "packets",
+        Better::Lower,
+        Scope::Host,
+        "packets that the kernel threw away during the step because a core's backlog was full (net.core.netdev_max_backlog)",
+    ),
+    Metric::new(
+        "softnet.squeezed_count",
+        "rounds",
+        Better::Lower,
+        Scope::Host,
+        "rounds of network soft interrupts that ended during the step with packets left, because their time or budget \
                      was used up (net.core.netdev_budget)",
-    },
+    ),
 ];
 
 pub(crate) static REDUCTIONS: &[Reduction] = &[

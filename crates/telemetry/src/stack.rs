@@ -39,57 +39,57 @@ static KEPT: [Kept; 11] = [
 ];
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "stack.retransmitted_segments",
-        unit: "segments",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "segments that a host's TCP sent again during the step, all its connections (RetransSegs)",
-    },
-    Metric {
-        name: "stack.reordering_count",
-        unit: "times",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "times that a host's TCP found the path to have changed the order of its segments during the step \
+    Metric::new(
+        "stack.retransmitted_segments",
+        "segments",
+        Better::Lower,
+        Scope::Host,
+        "segments that a host's TCP sent again during the step, all its connections (RetransSegs)",
+    ),
+    Metric::new(
+        "stack.reordering_count",
+        "times",
+        Better::Lower,
+        Scope::Host,
+        "times that a host's TCP found the path to have changed the order of its segments during the step \
                      (TCPSACKReorder + TCPTSReorder + TCPRenoReorder)",
-    },
-    Metric {
-        name: "stack.duplicate_segments",
-        unit: "segments",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "segments that a host had sent during the step and its peers said they had twice (TCPDSACKRecv + TCPDSACKOfoRecv)",
-    },
-    Metric {
-        name: "stack.timeout_count",
-        unit: "times",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "retransmission time-outs of a host's TCP during the step (TCPTimeouts)",
-    },
-    Metric {
-        name: "stack.out_of_order_segments",
-        unit: "segments",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "segments that reached a host during the step before an earlier one of their connection (TCPOFOQueue)",
-    },
-    Metric {
-        name: "stack.checksum_error_count",
-        unit: "errors",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "segments that reached a host during the step with a wrong TCP checksum and were thrown away (InCsumErrors)",
-    },
-    Metric {
-        name: "stack.receive_dropped_segments",
-        unit: "segments",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "segments that reached a host during the step and found no room in a socket (TCPRcvQDrop + TCPBacklogDrop + \
+    ),
+    Metric::new(
+        "stack.duplicate_segments",
+        "segments",
+        Better::Lower,
+        Scope::Host,
+        "segments that a host had sent during the step and its peers said they had twice (TCPDSACKRecv + TCPDSACKOfoRecv)",
+    ),
+    Metric::new(
+        "stack.timeout_count",
+        "times",
+        Better::Lower,
+        Scope::Host,
+        "retransmission time-outs of a host's TCP during the step (TCPTimeouts)",
+    ),
+    Metric::new(
+        "stack.out_of_order_segments",
+        "segments",
+        Better::Lower,
+        Scope::Host,
+        "segments that reached a host during the step before an earlier one of their connection (TCPOFOQueue)",
+    ),
+    Metric::new(
+        "stack.checksum_error_count",
+        "errors",
+        Better::Lower,
+        Scope::Host,
+        "segments that reached a host during the step with a wrong TCP checksum and were thrown away (InCsumErrors)",
+    ),
+    Metric::new(
+        "stack.receive_dropped_segments",
+        "segments",
+        Better::Lower,
+        Scope::Host,
+        "segments that reached a host during the step and found no room in a socket (TCPRcvQDrop + TCPBacklogDrop + \
                      TCPZeroWindowDrop)",
-    },
+    ),
 ];
 
 pub(crate) static REDUCTIONS: &[Reduction] = &[

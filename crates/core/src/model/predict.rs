@@ -4,13 +4,11 @@ use super::{
     Aggregate, Flow, Model, Segments, aggregates, ceiling_of, ceiling_of_metric, flow_of, fluid, has_ceiling,
     mathis, overload_backlog, slow_start, window,
 };
-use crate::metric::Metric;
+use crate::metric::{Metric, Modelled};
 use crate::scenario::plan::{Configuration, Step};
 use crate::units::Bytes;
+use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// Metrics that are the time of moving a step's bytes.
-const COMPLETIONS: &[&str] = &["burst.completion_seconds", "transfer.seconds"];
 
 impl Model {
     /// Why the model says nothing of this metric at this point, found without computing what it would say; `None` where it
@@ -95,13 +93,13 @@ impl Model {
     }
 
     fn speaks_of(self, metric: &Metric) -> bool {
-        let completion = COMPLETIONS.contains(&metric.name);
+        let completion = metric.modelled == Modelled::Completion;
         match self {
             Model::Ceiling | Model::Window | Model::Mathis => metric.unit == "bit/s",
             Model::FluidShare => metric.unit == "bit/s" || completion,
             Model::SlowStart => completion,
-            Model::OverloadBacklog => metric.name.starts_with("event.") && metric.unit == "1",
-            Model::ClosedReplay => metric.name == "replay.job_seconds",
+            Model::OverloadBacklog => metric.modelled == Modelled::Undelivered,
+            Model::ClosedReplay => metric.modelled == Modelled::JobTime,
         }
     }
 
@@ -148,7 +146,7 @@ fn backlog(configuration: &Configuration, step: &Step) -> Result<f64, String> {
         .ok_or_else(|| given("duration"))?;
     let wait = values.duration("stop_wait").ok_or_else(|| given("stop_wait"))?;
     let of_each = values.count("sources_per_host").unwrap_or(1);
-    let sources = step.roles.iter().find(|(role, _)| *role == "sources").map_or(0, |(_, hosts)| hosts.len());
+    let sources = step.pairs.iter().map(|(source, _)| source).collect::<BTreeSet<_>>().len();
     let event_bits = 8.0 * (fragment.0.max(1) * of_each * sources.max(1) as u64) as f64;
     let flows = aggregates_of(configuration, step)?;
     let shares = fluid::fill(&configuration.topology.directed_links(), &flows);

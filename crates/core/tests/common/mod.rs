@@ -7,7 +7,7 @@ use weir_core::scenario::{Opening, Overrides, Plan, ScenarioErrors, Shape, Workl
 use weir_core::{Kind, Param, Values};
 
 const fn metric(name: &'static str, unit: &'static str, scope: Scope) -> Metric {
-    Metric { name, unit, better: Better::Neither, scope, definition: "for tests" }
+    Metric::new(name, unit, Better::Neither, scope, "for tests")
 }
 
 static LATENCY_PARAMS: &[Param] = &[

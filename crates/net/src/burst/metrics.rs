@@ -1,7 +1,7 @@
 //! What a burst step measures.
 
 use crate::generator;
-use weir_core::metric::{Better, Metric, Scope};
+use weir_core::metric::{Better, Metric, Modelled, Scope};
 
 pub const COMPLETION: &str = "burst.completion_seconds";
 pub const FIRST_BYTE: &str = "burst.first_byte_seconds";
@@ -13,70 +13,70 @@ pub const ARRIVED: &str = "burst.arrived_bits_per_second";
 pub const CLOCK: &str = "burst.clock_uncertainty_seconds";
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: COMPLETION,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "One burst of one flow. From its beginning: with `every` the moment intended for it, else just before its \
+    Metric::new(
+        COMPLETION,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "One burst of one flow. From its beginning: with `every` the moment intended for it, else just before its \
             first send call (or before its connection is made, where that is within its time). To its end: with a reply when the \
             sending program has the reply's last byte; without one when the receiving program has the burst's last byte, by the \
             sender's clock (see burst.clock_uncertainty_seconds); with `disconnect` timed when the sender has seen both sides \
             closed. The first warm_up_count bursts of each flow do not count.",
-    },
-    Metric {
-        name: FIRST_BYTE,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "From the beginning of a burst to the first byte: of the reply at the sending program, or without a reply of \
+    ).column(15).swept().modelled(Modelled::Completion),
+    Metric::new(
+        FIRST_BYTE,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "From the beginning of a burst to the first byte: of the reply at the sending program, or without a reply of \
             the burst at the receiving program.",
-    },
-    Metric {
-        name: GOODPUT,
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Operation,
-        definition: "Payload of one burst, one way, divided by its burst.completion_seconds.",
-    },
-    Metric {
-        name: SPREAD,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Trial,
-        definition: "(slowest - fastest) / mean of burst.completion_seconds over all flows, one value for each repetition. There \
+    ),
+    Metric::new(
+        GOODPUT,
+        "bit/s",
+        Better::Higher,
+        Scope::Operation,
+        "Payload of one burst, one way, divided by its burst.completion_seconds.",
+    ),
+    Metric::new(
+        SPREAD,
+        "1",
+        Better::Lower,
+        Scope::Trial,
+        "(slowest - fastest) / mean of burst.completion_seconds over all flows, one value for each repetition. There \
             is none with a single flow.",
-    },
-    Metric {
-        name: CONNECT,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "Making the connection of a burst, from before the socket is made until it is connected.",
-    },
-    Metric {
-        name: DISCONNECT,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "From the end of the burst to the moment at which the sender, having closed its side, sees the other closed.",
-    },
-    Metric {
-        name: CLOCK,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "How far times of the receiver may be off on the sender's clock: 0 where both have the same clock, else half the \
+    ),
+    Metric::new(
+        CONNECT,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "Making the connection of a burst, from before the socket is made until it is connected.",
+    ),
+    Metric::new(
+        DISCONNECT,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "From the end of the burst to the moment at which the sender, having closed its side, sees the other closed.",
+    ),
+    Metric::new(
+        CLOCK,
+        "s",
+        Better::Lower,
+        Scope::Flow,
+        "How far times of the receiver may be off on the sender's clock: 0 where both have the same clock, else half the \
             shortest of several exchanges of four timestamps made when the bursts are over.",
-    },
-    Metric {
-        name: ARRIVED,
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Trial,
-        definition: "Only of bursts without reply whose receiving end was lost: the payload that it last said it had received, warm-up \
+    ),
+    Metric::new(
+        ARRIVED,
+        "bit/s",
+        Better::Higher,
+        Scope::Trial,
+        "Only of bursts without reply whose receiving end was lost: the payload that it last said it had received, warm-up \
             included, divided by the time from the start to that word.",
-    },
+    ),
     generator::LATENESS,
     generator::MISSED,
 ];

@@ -19,43 +19,43 @@ pub const EXCHANGE: &str = "connect.exchange_seconds";
 pub const CLOSE: &str = "connect.close_seconds";
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: PER_SECOND,
-        unit: "1/s",
-        better: Better::Higher,
-        scope: Scope::Trial,
-        definition: "Connections of all flows that were made, used and closed a second: those that ended in the steady state, by \
+    Metric::new(
+        PER_SECOND,
+        "1/s",
+        Better::Higher,
+        Scope::Trial,
+        "Connections of all flows that were made, used and closed a second: those that ended in the steady state, by \
             the client's clock, divided by its length (with `count`: from the start to the end of the last). A flow makes one \
             after the other.",
-    },
-    Metric {
-        name: TOTAL,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "One connection, from before its socket is made until it is closed: the sum of its phases.",
-    },
-    Metric {
-        name: HANDSHAKE,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "From before the socket is made until it is connected.",
-    },
-    Metric {
-        name: EXCHANGE,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "From the connection to the last byte of the response: request, the server's acceptance, response.",
-    },
-    Metric {
-        name: CLOSE,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "From the response until the client's socket is closed; where the server closes first, its end is waited for.",
-    },
+    ).column(17),
+    Metric::new(
+        TOTAL,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "One connection, from before its socket is made until it is closed: the sum of its phases.",
+    ),
+    Metric::new(
+        HANDSHAKE,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "From before the socket is made until it is connected.",
+    ),
+    Metric::new(
+        EXCHANGE,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "From the connection to the last byte of the response: request, the server's acceptance, response.",
+    ),
+    Metric::new(
+        CLOSE,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "From the response until the client's socket is closed; where the server closes first, its end is waited for.",
+    ),
 ];
 
 /// Lengths of the phases of a flow's connections.

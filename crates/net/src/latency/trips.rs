@@ -12,30 +12,30 @@ use weir_core::times::Times;
 use weir_seams::workload::Outcome;
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "latency.round_trip_seconds",
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "One request and its reply, by the requesting program's clock. Without `rate` one request is under way on a \
+    Metric::new(
+        "latency.round_trip_seconds",
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "One request and its reply, by the requesting program's clock. Without `rate` one request is under way on a \
             connection at a time (closed loop): from the reply before, when the request is sent, to its own reply. With `rate` \
             (open loop): from when the request was intended, the step's start + n / rate, to its reply, so that a request that \
             had to wait counts its waiting. The first warm_up_count requests of each connection, and those within warm_up of the \
             step's start, are not counted. Lost requests are not in it.",
-    },
+    ).column(11),
     LOST,
     generator::LATENESS,
     generator::MISSED,
 ];
 
-const LOST: Metric = Metric {
-    name: "latency.lost_ratio",
-    unit: "1",
-    better: Better::Lower,
-    scope: Scope::Flow,
-    definition: "Share of the counted requests sent over UDP whose reply did not come within `timeout`: lost on either way, or \
+const LOST: Metric = Metric::new(
+    "latency.lost_ratio",
+    "1",
+    Better::Lower,
+    Scope::Flow,
+    "Share of the counted requests sent over UDP whose reply did not come within `timeout`: lost on either way, or \
         later than that. There is none over TCP, which sends again what is lost.",
-};
+);
 
 /// Round trips of one connection. Memory is taken when it is made, and none later.
 pub struct Trips {

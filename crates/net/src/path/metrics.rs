@@ -31,7 +31,7 @@ const fn metric(
     scope: Scope,
     definition: &'static str,
 ) -> Metric {
-    Metric { name, unit, better, scope, definition }
+    Metric::new(name, unit, better, scope, definition)
 }
 
 pub static METRICS: &[Metric] = &[

@@ -13,6 +13,7 @@ pub mod plan;
 pub mod receive;
 pub mod samples;
 pub mod send;
+mod shown;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -26,6 +27,7 @@ use weir_core::Values;
 use weir_core::evidence::Factor;
 use weir_core::metric::Metric;
 use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
+use weir_core::shown::Shown;
 use weir_core::units::human;
 use weir_seams::workload::{
     Assignment, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload, WorkloadError,
@@ -40,6 +42,10 @@ impl Workload for Stream {
 
     fn metrics(&self) -> &'static [Metric] {
         metrics::METRICS
+    }
+
+    fn shown(&self) -> &'static Shown {
+        &shown::SHOWN
     }
 
     fn factors(&self) -> &'static [&'static Factor] {

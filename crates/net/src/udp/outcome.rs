@@ -27,100 +27,100 @@ pub const OVERFLOWED: &str = "udp.socket_dropped_ratio";
 pub const ARRIVED: &str = "udp.arrived_bits_per_second";
 
 pub static METRICS: &[Metric] = &[
-    Metric {
-        name: LOSS,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Share of the datagrams sent in the steady state that the receiving program never got. What the sender did not \
+    Metric::new(
+        LOSS,
+        "1",
+        Better::Lower,
+        Scope::Flow,
+        "Share of the datagrams sent in the steady state that the receiving program never got. What the sender did not \
             send is not in it (udp.unsent_ratio, generator.missed_ratio); what the receiver's socket dropped is \
             (udp.socket_dropped_ratio).",
-    },
-    Metric {
-        name: DUPLICATE,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Datagrams that came again, divided by those that came. Not seen where 65,536 newer ones came between.",
-    },
-    Metric {
-        name: REORDERED,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Share of the datagrams that came after one sent later (RFC 4737, section 3.3), repetitions apart.",
-    },
-    Metric {
-        name: EXTENT,
-        unit: "packets",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Largest extent of reordering (RFC 4737, section 4.2): how many datagrams came from the first that was sent later \
+    ).column(16).swept(),
+    Metric::new(
+        DUPLICATE,
+        "1",
+        Better::Lower,
+        Scope::Flow,
+        "Datagrams that came again, divided by those that came. Not seen where 65,536 newer ones came between.",
+    ),
+    Metric::new(
+        REORDERED,
+        "1",
+        Better::Lower,
+        Scope::Flow,
+        "Share of the datagrams that came after one sent later (RFC 4737, section 3.3), repetitions apart.",
+    ),
+    Metric::new(
+        EXTENT,
+        "packets",
+        Better::Lower,
+        Scope::Flow,
+        "Largest extent of reordering (RFC 4737, section 4.2): how many datagrams came from the first that was sent later \
             to the one that came too late. Up to 16,384; beyond, a lower bound.",
-    },
-    Metric {
-        name: JITTER,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Interarrival jitter at the end of the flow (RFC 3550, section 6.4.1): the mean difference of one-way delays of \
+    ),
+    Metric::new(
+        JITTER,
+        "s",
+        Better::Lower,
+        Scope::Flow,
+        "Interarrival jitter at the end of the flow (RFC 3550, section 6.4.1): the mean difference of one-way delays of \
             datagrams that came one after the other, smoothed by 1/16.",
-    },
-    Metric {
-        name: VARIATION,
-        unit: "s",
-        better: Better::Lower,
-        scope: Scope::Operation,
-        definition: "One-way delay of a datagram above the smallest that the flow had seen so far. It needs no common clock; clocks \
+    ),
+    Metric::new(
+        VARIATION,
+        "s",
+        Better::Lower,
+        Scope::Operation,
+        "One-way delay of a datagram above the smallest that the flow had seen so far. It needs no common clock; clocks \
             that run at different speeds add their drift.",
-    },
-    Metric {
-        name: GOODPUT,
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Flow,
-        definition: "Bytes of the datagrams that came in the steady state, above their UDP headers and repetitions apart, divided by \
+    ),
+    Metric::new(
+        GOODPUT,
+        "bit/s",
+        Better::Higher,
+        Scope::Flow,
+        "Bytes of the datagrams that came in the steady state, above their UDP headers and repetitions apart, divided by \
             the time from the first to the last of them by the receiver's clock, that of one more datagram added. None where that is \
             no time: of a single datagram, or of some that came at once.",
-    },
-    Metric {
-        name: TOTAL,
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Trial,
-        definition: "Sum of udp.flow_goodput_bits_per_second over all flows of the trial, both directions included.",
-    },
-    Metric {
-        name: SENT,
-        unit: "1/s",
-        better: Better::Higher,
-        scope: Scope::Flow,
-        definition: "Datagrams of the steady state that the kernel took, divided by its planned length.",
-    },
-    Metric {
-        name: UNSENT,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Share of the steady state's datagrams that the sender meant to send and its kernel refused.",
-    },
-    Metric {
-        name: OVERFLOWED,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Buffers that the receiver's socket dropped because it was full, divided by the datagrams sent, warm-up \
+    ),
+    Metric::new(
+        TOTAL,
+        "bit/s",
+        Better::Higher,
+        Scope::Trial,
+        "Sum of udp.flow_goodput_bits_per_second over all flows of the trial, both directions included.",
+    ),
+    Metric::new(
+        SENT,
+        "1/s",
+        Better::Higher,
+        Scope::Flow,
+        "Datagrams of the steady state that the kernel took, divided by its planned length.",
+    ),
+    Metric::new(
+        UNSENT,
+        "1",
+        Better::Lower,
+        Scope::Flow,
+        "Share of the steady state's datagrams that the sender meant to send and its kernel refused.",
+    ),
+    Metric::new(
+        OVERFLOWED,
+        "1",
+        Better::Lower,
+        Scope::Flow,
+        "Buffers that the receiver's socket dropped because it was full, divided by the datagrams sent, warm-up \
             included (SO_MEMINFO): the receiving program was too slow, not the network. A buffer holds one datagram, or several that \
             came together: a lower bound.",
-    },
-    Metric {
-        name: ARRIVED,
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Trial,
-        definition: "Only where the receiving end was lost: what it last said that it had received, datagrams that were repeated \
+    ),
+    Metric::new(
+        ARRIVED,
+        "bit/s",
+        Better::Higher,
+        Scope::Trial,
+        "Only where the receiving end was lost: what it last said that it had received, datagrams that were repeated \
             and those of the warm-up included, divided by the time from the start to that word.",
-    },
+    ),
     generator::LATENESS,
     generator::MISSED,
 ];

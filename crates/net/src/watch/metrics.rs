@@ -16,74 +16,74 @@ pub const SAMPLES: &str = "watch.samples";
 pub const SAMPLES_LOST: &str = "watch.lost_samples";
 
 static OWN: &[Metric] = &[
-    Metric {
-        name: PROBE,
-        unit: "bit/s",
-        better: Better::Higher,
-        scope: Scope::Operation,
-        definition: "One probe: payload that the receiving program got on a connection made for it, from its first bytes on for \
+    Metric::new(
+        PROBE,
+        "bit/s",
+        Better::Higher,
+        Scope::Operation,
+        "One probe: payload that the receiving program got on a connection made for it, from its first bytes on for \
             `probe_duration`, divided by the time between the receiver's own looks at the clock. Slow start is in it, as it is \
             in any scheduled test.",
-    },
-    Metric {
-        name: PROBE_PERIOD,
-        unit: "s",
-        better: Better::Neither,
-        scope: Scope::Operation,
-        definition: "The longest period of which one probe sees the four cycles that telling it takes: a quarter of its time.",
-    },
-    Metric {
-        name: PROBES_FAILED,
-        unit: "probes",
-        better: Better::Lower,
-        scope: Scope::Trial,
-        definition: "Probes that were due and gave no figure: no connection, or one that broke.",
-    },
-    Metric {
-        name: PROBES_GOOD,
-        unit: "1",
-        better: Better::Higher,
-        scope: Scope::Trial,
-        definition: "Share of the probes that reported at least 0.9 of the unimpaired rate: what scheduled tests would have said \
+    ),
+    Metric::new(
+        PROBE_PERIOD,
+        "s",
+        Better::Neither,
+        Scope::Operation,
+        "The longest period of which one probe sees the four cycles that telling it takes: a quarter of its time.",
+    ),
+    Metric::new(
+        PROBES_FAILED,
+        "probes",
+        Better::Lower,
+        Scope::Trial,
+        "Probes that were due and gave no figure: no connection, or one that broke.",
+    ),
+    Metric::new(
+        PROBES_GOOD,
+        "1",
+        Better::Higher,
+        Scope::Trial,
+        "Share of the probes that reported at least 0.9 of the unimpaired rate: what scheduled tests would have said \
             of the path. Failed ones did not.",
-    },
-    Metric {
-        name: UNIMPAIRED,
-        unit: "bit/s",
-        better: Better::Neither,
-        scope: Scope::Trial,
-        definition: "What shares of the unimpaired rate are of: `unimpaired` where it is given, else the highest of all probes \
+    ),
+    Metric::new(
+        UNIMPAIRED,
+        "bit/s",
+        Better::Neither,
+        Scope::Trial,
+        "What shares of the unimpaired rate are of: `unimpaired` where it is given, else the highest of all probes \
             and of the rates that 95 % of the seconds of each long flow stay below.",
-    },
-    Metric {
-        name: BELOW,
-        unit: "1",
-        better: Better::Lower,
-        scope: Scope::Flow,
-        definition: "Share of the whole seconds of the long flow's steady state that carried less than 0.9 of the unimpaired \
+    ),
+    Metric::new(
+        BELOW,
+        "1",
+        Better::Lower,
+        Scope::Flow,
+        "Share of the whole seconds of the long flow's steady state that carried less than 0.9 of the unimpaired \
             rate (rates are told apart to 1 %).",
-    },
-    Metric {
-        name: DEEPEST,
-        unit: "1",
-        better: Better::Higher,
-        scope: Scope::Flow,
-        definition: "What the poorest whole second of the long flow's steady state carried, as a share of the unimpaired rate.",
-    },
-    Metric {
-        name: SAMPLES,
-        unit: "samples",
-        better: Better::Neither,
-        scope: Scope::Flow,
-        definition: "Samples taken of the long flow's sending end.",
-    },
-    Metric {
-        name: SAMPLES_LOST,
-        unit: "samples",
-        better: Better::Lower,
-        scope: Scope::Host,
-        definition: "Samples of a host that nobody carried away in time and that are missing in the fine series.",
-    },
+    ),
+    Metric::new(
+        DEEPEST,
+        "1",
+        Better::Higher,
+        Scope::Flow,
+        "What the poorest whole second of the long flow's steady state carried, as a share of the unimpaired rate.",
+    ),
+    Metric::new(
+        SAMPLES,
+        "samples",
+        Better::Neither,
+        Scope::Flow,
+        "Samples taken of the long flow's sending end.",
+    ),
+    Metric::new(
+        SAMPLES_LOST,
+        "samples",
+        Better::Lower,
+        Scope::Host,
+        "Samples of a host that nobody carried away in time and that are missing in the fine series.",
+    ),
 ];
 
 /// Those of a stream, whose long flows a watch has, and its own.

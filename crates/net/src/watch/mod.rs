@@ -5,6 +5,7 @@ pub mod outcome;
 pub mod plan;
 pub mod probe;
 pub mod seconds;
+mod shown;
 pub mod tape;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use weir_core::evidence::Factor;
 use weir_core::failure::Failure;
 use weir_core::metric::Metric;
 use weir_core::scenario::{FROM_TO, Opening, RoleKey, Shape};
+use weir_core::shown::Shown;
 use weir_seams::workload::{
     Assignment, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
     WorkloadError,
@@ -40,6 +42,10 @@ impl Workload for Watch {
 
     fn metrics(&self) -> &'static [Metric] {
         &metrics::METRICS
+    }
+
+    fn shown(&self) -> &'static Shown {
+        &shown::SHOWN
     }
 
     fn factors(&self) -> &'static [&'static Factor] {

@@ -126,7 +126,10 @@ fn timeline(folder: &Folder) -> Html {
 
 fn definitions(folder: &Folder) -> Html {
     let mut out = Html::new();
-    if folder.definitions.is_empty() {
+    let used = folder.used();
+    let definitions: Vec<_> =
+        folder.definitions.iter().filter(|it| used.contains(it.name.as_str())).collect();
+    if definitions.is_empty() {
         return out;
     }
     put!(
@@ -134,7 +137,7 @@ fn definitions(folder: &Folder) -> Html {
         "<h2>Metrics</h2>\n<details><summary>What each figure means</summary><div class=wide><table class=tight><thead><tr><th>metric<th>unit<th>better"
     );
     put!(&mut out, "<th>one value for each<th>definition</thead><tbody>");
-    for metric in folder.definitions.iter().take(ENTRIES_MAX) {
+    for metric in definitions.into_iter().take(ENTRIES_MAX) {
         put!(
             &mut out,
             "<tr><td><code>",

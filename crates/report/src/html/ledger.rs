@@ -1,26 +1,28 @@
-//! The ledger of events as a flow: what was generated, how it ended, and at which builder what is complete was built.
+//! A ledger as a flow: the whole, how each part of it ended, and who has what ended well.
 
 use super::steps::Point;
+use crate::Folder;
 use crate::escape::{Html, T, put};
 use crate::words::plural;
 use std::collections::BTreeMap;
 use weir_core::record::Observed;
+use weir_core::shown::{End, Ledger};
 
-/// Builders with a band each; more are one.
-const BUILDERS_MAX: usize = 16;
+/// Holders with a band each; more are one.
+const HOLDERS_MAX: usize = 16;
 const WIDTH: f64 = 940.0;
 const BAR: f64 = 14.0;
 const LEFT: f64 = 4.0;
 const MIDDLE: f64 = 330.0;
 const RIGHT: f64 = 690.0;
-/// Height of all events together, and between two bands.
+/// Height of the whole, and between two bands.
 const WHOLE: f64 = 170.0;
 const GAP: f64 = 20.0;
 const TOP: f64 = 12.0;
 /// What is there is seen, however little of the whole it is.
 const LEAST: f64 = 1.5;
 
-/// An end of events, or a builder.
+/// An end, or a holder.
 struct Band {
     name: String,
     count: f64,
@@ -28,15 +30,26 @@ struct Band {
 }
 
 /// Sums over the valid trials of a point.
-struct Ledger {
+struct Sums<'a> {
+    declared: &'a Ledger,
     trials: usize,
-    generated: f64,
+    whole: f64,
     ends: Vec<Band>,
-    builders: Vec<Band>,
+    holders: Vec<Band>,
 }
 
-impl Ledger {
-    fn of(point: &Point<'_>) -> Option<Ledger> {
+fn class(end: End) -> &'static str {
+    match end {
+        End::Good => "g-complete",
+        End::Part => "g-partial",
+        End::Bad => "g-dropped",
+        End::Open => "g-held",
+    }
+}
+
+impl<'a> Sums<'a> {
+    /// `None` for a point that measured nothing of the ledger's whole.
+    fn of(declared: &'a Ledger, point: &Point<'_>) -> Option<Sums<'a>> {
         let mut sums: BTreeMap<(&str, &str), f64> = BTreeMap::new();
         let valid: Vec<_> = point.trials.iter().filter(|trial| trial.valid).collect();
         for row in valid.iter().flat_map(|trial| &trial.rows) {
@@ -45,70 +58,82 @@ impl Ledger {
             }
         }
         let of = |metric: &str| sums.get(&(metric, "trial")).copied().unwrap_or(0.0);
-        let generated = of("event.generated");
-        if generated <= 0.0 {
+        let by_entity = |metric: &str| -> Vec<(&str, f64)> {
+            sums.iter().filter(|((name, _), _)| *name == metric).map(|((_, it), sum)| (*it, *sum)).collect()
+        };
+        let whole = of(&declared.whole.0);
+        if whole <= 0.0 {
             return None;
         }
-        let band = |name: &str, count: f64, class| Band { name: name.to_owned(), count, class };
-        let mut ends = vec![
-            band("complete", of("event.complete"), "g-complete"),
-            band("partial", of("event.partial"), "g-partial"),
-        ];
-        let reasons = sums.iter().filter(|((metric, _), _)| *metric == "event.dropped_for");
-        ends.extend(reasons.map(|((_, reason), count)| Band {
-            name: format!("dropped: {}", reason.strip_prefix("reason.").unwrap_or(reason)),
-            count: *count,
-            class: "g-dropped",
-        }));
-        let named: f64 = ends.iter().skip(2).map(|end| end.count).sum();
-        ends.push(band("dropped", of("event.dropped") - named, "g-dropped"));
-        ends.push(band("held", of("event.held"), "g-held"));
+        let mut ends = Vec::new();
+        for (metric, name, end) in declared.ends.iter() {
+            let mut rest = of(metric);
+            if let Some((_, reasons, prefix)) = declared.reasons.as_ref().filter(|(of, ..)| of == metric) {
+                for (entity, count) in by_entity(reasons) {
+                    rest -= count;
+                    let reason = entity.strip_prefix(prefix.as_ref()).unwrap_or(entity);
+                    ends.push(Band { name: format!("{name}: {reason}"), count, class: class(*end) });
+                }
+            }
+            ends.push(Band { name: name.to_string(), count: rest, class: class(*end) });
+        }
         ends.retain(|end| end.count > 0.0);
-        let built = sums.iter().filter(|((metric, _), _)| *metric == "event.built");
-        let mut builders: Vec<Band> = built
-            .map(|((_, host), count)| {
-                band(host.trim_start_matches("host.").trim_start_matches("builder."), *count, "g-complete")
+        let (metric, one, many) = &declared.holders;
+        let first = declared.ends.first().map_or("", |(_, _, end)| class(*end));
+        let mut holders: Vec<Band> = by_entity(metric)
+            .into_iter()
+            .map(|(entity, count)| {
+                let name = entity.split_once('.').map_or(entity, |(_, name)| name);
+                Band { name: name.to_owned(), count, class: first }
             })
             .collect();
-        if builders.len() > BUILDERS_MAX {
-            let count = builders.iter().map(|builder| builder.count).sum();
-            builders = vec![band(&plural(builders.len(), "builder", "builders"), count, "g-complete")];
+        if holders.len() > HOLDERS_MAX {
+            let count = holders.iter().map(|holder| holder.count).sum();
+            holders = vec![Band { name: plural(holders.len(), one, many), count, class: first }];
         }
-        builders.retain(|builder| builder.count > 0.0);
-        Some(Ledger { trials: valid.len(), generated, ends, builders })
+        holders.retain(|holder| holder.count > 0.0);
+        Some(Sums { declared, trials: valid.len(), whole, ends, holders })
     }
 
     fn height(&self, count: f64) -> f64 {
-        (count / self.generated * WHOLE).max(LEAST)
+        (count / self.whole * WHOLE).max(LEAST)
     }
 }
 
-/// Nothing for a point that builds no events.
-pub(crate) fn figure(point: &Point<'_>) -> Html {
+/// One for each ledger that the point has counts of.
+pub(crate) fn figures(folder: &Folder, point: &Point<'_>) -> Html {
     let mut out = Html::new();
-    let Some(ledger) = Ledger::of(point) else { return out };
-    let rows = ledger.ends.len().max(ledger.builders.len()).max(1) as f64;
+    for sums in folder.shown.ledgers.iter().filter_map(|declared| Sums::of(declared, point)) {
+        put!(&mut out, figure(&sums, point));
+    }
+    out
+}
+
+fn figure(ledger: &Sums<'_>, point: &Point<'_>) -> Html {
+    let mut out = Html::new();
+    let rows = ledger.ends.len().max(ledger.holders.len()).max(1) as f64;
     let height = TOP + WHOLE + rows * (GAP + LEAST) + TOP;
     put!(&mut out, "<figure><div class=wide><svg role=img viewBox=\"0 0 ", WIDTH, " ", height);
     put!(&mut out, "\" aria-label=\"ledger of ", T(point.id), "\">");
-    put!(&mut out, bar(LEFT, TOP, WHOLE, "g-all"), label(LEFT, TOP, "generated", ledger.generated));
+    put!(&mut out, bar(LEFT, TOP, WHOLE, "g-all"), label(LEFT, TOP, &ledger.declared.whole.1, ledger.whole));
     let (mut from, mut to) = (TOP, TOP);
-    let mut complete = TOP;
+    let mut first = TOP;
+    let onward = ledger.declared.ends.first().map_or("", |(_, name, _)| name.as_ref());
     for end in &ledger.ends {
         let high = ledger.height(end.count);
         put!(&mut out, flow((LEFT + BAR, from), (MIDDLE, to), high, end.class));
         put!(&mut out, bar(MIDDLE, to, high, end.class), label(MIDDLE, to, &end.name, end.count));
-        if end.name == "complete" {
-            complete = to;
+        if end.name == onward {
+            first = to;
         }
         from += high;
         to += high.max(GAP) + GAP / 2.0;
     }
-    let (mut from, mut to) = (complete, TOP);
-    for builder in &ledger.builders {
-        let high = ledger.height(builder.count);
-        put!(&mut out, flow((MIDDLE + BAR, from), (RIGHT, to), high, builder.class));
-        put!(&mut out, bar(RIGHT, to, high, builder.class), label(RIGHT, to, &builder.name, builder.count));
+    let (mut from, mut to) = (first, TOP);
+    for holder in &ledger.holders {
+        let high = ledger.height(holder.count);
+        put!(&mut out, flow((MIDDLE + BAR, from), (RIGHT, to), high, holder.class));
+        put!(&mut out, bar(RIGHT, to, high, holder.class), label(RIGHT, to, &holder.name, holder.count));
         from += high;
         to += high.max(GAP) + GAP / 4.0;
     }
@@ -116,10 +141,7 @@ pub(crate) fn figure(point: &Point<'_>) -> Html {
     if ledger.trials > 1 {
         put!(&mut out, " of ", ledger.trials, " trials together");
     }
-    put!(
-        &mut out,
-        ": how every event ended, and where the complete ones were built.</figcaption></figure>\n"
-    );
+    put!(&mut out, ": ", T(&ledger.declared.caption), "</figcaption></figure>\n");
     out
 }
 
@@ -174,6 +196,7 @@ mod tests {
             granted: serde_json::Map::new(),
             failure_count: 0,
         };
+        let other = trial(Vec::new());
         let built = trial(vec![
             row("trial", "event.generated", 100.0),
             row("trial", "event.complete", 90.0),
@@ -184,14 +207,30 @@ mod tests {
             row("host.b-0", "event.built", 50.0),
             row("host.b-1", "event.built", 40.0),
         ]);
-        let drawn = figure(&Point { id: "build", plan: None, trials: vec![&built] }).into_string();
+        let declared = Ledger {
+            whole: ("event.generated".into(), "generated".into()),
+            ends: vec![
+                ("event.complete".into(), "complete".into(), End::Good),
+                ("event.partial".into(), "partial".into(), End::Part),
+                ("event.dropped".into(), "dropped".into(), End::Bad),
+                ("event.held".into(), "held".into(), End::Open),
+            ]
+            .into(),
+            reasons: Some(("event.dropped".into(), "event.dropped_for".into(), "reason.".into())),
+            holders: ("event.built".into(), "builder".into(), "builders".into()),
+            caption: "how every event ended.".into(),
+        };
+        let mut folder = Folder::default();
+        folder.shown.ledgers = vec![declared].into();
+        let drawn =
+            |trial| figures(&folder, &Point { id: "build", plan: None, trials: vec![trial] }).into_string();
+        let (of_other, drawn) = (drawn(&other), drawn(&built));
         for wanted in
             ["generated  100", "complete  90", "dropped: no-credit  9", "held  1", "b-0  50", "b-1  40"]
         {
             assert!(drawn.contains(wanted), "{wanted}: {drawn}");
         }
         assert!(!drawn.contains("partial") && !drawn.contains("dropped  "), "{drawn}");
-        let other = trial(Vec::new());
-        assert!(figure(&Point { id: "build", plan: None, trials: vec![&other] }).is_empty());
+        assert!(of_other.is_empty());
     }
 }

@@ -11,28 +11,14 @@ use weir_core::units::human;
 
 const ROWS_MAX: usize = 1_000;
 const METRIC_ROWS_MAX: usize = 3_000;
-/// Metrics that are worth a column beside every point, in this order; the rest is in the full table.
-const KEY: [&str; 12] = [
-    "stream.total_goodput_bits_per_second",
-    "latency.round_trip_seconds",
-    "stream.fairness_jain",
-    "stream.retransmitted_segments",
-    "stream.recovery_seconds",
-    "event.loss_ratio",
-    "event.unacknowledged_ratio",
-    "event.mismatched_ratio",
-    "event.goodput_bits_per_second",
-    "event.assembly_seconds",
-    "event.detection_seconds",
-    "event.recovery_seconds",
-];
-
+const COLUMNS_MAX: usize = 12;
 pub(crate) fn section(folder: &Folder) -> Html {
     let mut out = Html::new();
     match &folder.summary {
         Some(summary) if !summary.points.is_empty() => {
             let published = published(folder);
-            let (overview, full) = (overview(&summary.points, &published), full(&summary.points, &published));
+            let (overview, full) =
+                (overview(folder, &summary.points, &published), full(&summary.points, &published));
             put!(&mut out, "<h2>All points</h2>\n", overview, full)
         }
         Some(_) => {}
@@ -45,12 +31,16 @@ pub(crate) fn section(folder: &Folder) -> Html {
 /// By point: `metric.statistic` to value.
 type Published<'a> = BTreeMap<&'a str, &'a BTreeMap<String, f64>>;
 
-fn overview(points: &[PointSummary], published: &Published<'_>) -> Html {
+fn overview(folder: &Folder, points: &[PointSummary], published: &Published<'_>) -> Html {
     let mut out = Html::new();
-    let mut metrics: Vec<&str> =
-        KEY.into_iter().filter(|key| points.iter().any(|point| point.metrics.contains_key(*key))).collect();
+    let mut columns: Vec<(u8, &str)> = Vec::new();
+    let is_measured = |name: &str| points.iter().any(|point| point.metrics.contains_key(name));
+    columns.extend(folder.definitions.iter().filter_map(|it| Some((it.column?, it.name.as_str()))));
+    columns.retain(|(_, name)| is_measured(name));
+    columns.sort_unstable();
+    let mut metrics: Vec<&str> = columns.into_iter().map(|(_, name)| name).take(COLUMNS_MAX).collect();
     if metrics.is_empty() {
-        // A run of other workloads: the first metrics of its first point, those of the machine and its like last.
+        // Workloads that ask for no column: the first metrics of its first point, those of the machine and its like last.
         metrics = points[0].metrics.keys().map(String::as_str).collect();
         metrics.sort_by_key(|name| name.contains('@'));
         metrics.truncate(4);
@@ -86,7 +76,7 @@ fn overview(points: &[PointSummary], published: &Published<'_>) -> Html {
             match point.metrics.get(*metric) {
                 Some(measured) => {
                     // A distribution is told by its middle, a value a trial by its mean.
-                    let value = if metric.starts_with("latency.") { measured.median } else { measured.mean };
+                    let value = if folder.is_distribution(metric) { measured.median } else { measured.mean };
                     put!(&mut out, T(human(value, &measured.unit)));
                     for (statistic, value) in known(published, point, metric) {
                         put!(
@@ -106,7 +96,7 @@ fn overview(points: &[PointSummary], published: &Published<'_>) -> Html {
     }
     put!(
         &mut out,
-        "</tbody></table></div>\n<p class=quiet>Means over valid trials; of latencies the median."
+        "</tbody></table></div>\n<p class=quiet>Means over valid trials; of distributions the median."
     );
     if points.len() > ROWS_MAX {
         put!(&mut out, " ", points.len() - ROWS_MAX, " more points are in summary.json.");

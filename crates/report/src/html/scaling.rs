@@ -27,6 +27,7 @@ struct Mark<'a> {
 
 /// What the plan knows of the points, by point, and the fits of the criteria.
 struct Known<'a> {
+    folder: &'a Folder,
     summary: &'a Summary,
     ceilings: BTreeMap<&'a str, f64>,
     published: BTreeMap<&'a str, &'a BTreeMap<String, f64>>,
@@ -41,7 +42,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
     }
     let ceilings =
         points(folder).iter().filter_map(|it| Some((it.id, it.plan?.ceiling_bits_per_second?))).collect();
-    let known = Known { summary, ceilings, published: published(folder) };
+    let known = Known { folder, summary, ceilings, published: published(folder) };
     let mut judged: BTreeSet<&str> = summary.criteria.iter().filter_map(|it| it.metric.as_deref()).collect();
     // A criterion names a metric of links or hosts without the entity; its fits name both.
     let fits = summary.criteria.iter().flat_map(|it| &it.fits);
@@ -49,7 +50,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
     let mut figures = 0;
     for (step, points) in by_step {
         for parameter in swept(&points) {
-            for metric in metrics(&points, &judged) {
+            for metric in metrics(folder, &points, &judged) {
                 if figures == FIGURES_MAX {
                     return out;
                 }
@@ -77,19 +78,15 @@ fn swept(points: &[&PointSummary]) -> Vec<String> {
     names.into_iter().filter(takes_several).cloned().collect()
 }
 
-/// What every reader asks for, judged or not.
-const ASKED_FOR: &[&str] =
-    &["stream.total_goodput_bits_per_second", "burst.completion_seconds", "udp.loss_ratio"];
-
 /// What is judged, and what every reader asks for.
-fn metrics<'a>(points: &[&'a PointSummary], judged: &BTreeSet<&str>) -> Vec<&'a str> {
+fn metrics<'a>(folder: &Folder, points: &[&'a PointSummary], judged: &BTreeSet<&str>) -> Vec<&'a str> {
     let all: BTreeSet<&str> =
         points.iter().flat_map(|point| point.metrics.keys().map(String::as_str)).collect();
     let wanted = |name: &&str| {
         let judged = judged
             .iter()
             .any(|it| *it == *name || it.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.')));
-        judged || ASKED_FOR.contains(name)
+        judged || folder.definition(name).is_some_and(|it| it.swept)
     };
     all.into_iter().filter(wanted).collect()
 }
@@ -113,7 +110,7 @@ fn figure<'a>(
         let rest = point.parameters.iter().filter(|(name, _)| *name != parameter);
         others.extend(rest.map(|(name, value)| format!("{name}={}", parameter_text(value))));
         let ceiling =
-            known.ceilings.get(point.id.as_str()).copied().filter(|_| metric.contains("total_goodput"));
+            known.ceilings.get(point.id.as_str()).copied().filter(|_| known.folder.is_whole_rate(metric));
         // The mean where that is known, as ours is drawn; else what there is, and the caption says what it is.
         let elsewhere = known.published.get(point.id.as_str()).copied();
         let mut elsewhere: Vec<(&str, f64)> =

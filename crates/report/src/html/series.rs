@@ -10,6 +10,7 @@ use crate::curve::{Column, Curve};
 use crate::escape::{Html, T, put};
 use crate::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
+use weir_core::shown::{Place, SeriesShown};
 use weir_core::units::human;
 
 /// Lines of a plot at most; more cannot be told apart.
@@ -26,58 +27,27 @@ const TABLE_ROWS: usize = 40;
 /// A queue that never held this share of what the fullest held is no part of the story.
 const QUEUED_SHARE: f64 = 0.1;
 
-/// Names people know, for the common series; others go by their own.
-fn spoken(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "stream.received_bytes" | "event.taken_bytes" => "goodput",
-        "event.held" => "events held",
-        "event.generated" | "event.heartbeats" => "heartbeats",
-        "event.acknowledged" => "acknowledgements",
-        "port.queue_bytes" => "queue depth",
-        "port.wire_bytes" => "rate on the wire",
-        "port.dropped_queue_packets" => "drops so far, queue full",
-        "port.dropped_loss_packets" => "drops so far, random loss",
-        "port.dropped_outage_packets" => "drops so far, outage",
-        "port.sent_packets" => "packets sent",
-        "tcp.congestion_window_segments" => "congestion window",
-        "tcp.in_flight_segments" => "in flight",
-        "tcp.peer_window_bytes" => "window the peer offers",
-        "tcp.rtt_seconds" => "round trip as TCP saw it",
-        "tcp.retransmitted_segments" => "retransmissions so far",
-        "host.cpu_ratio" | "cpu.ratio" => "CPU in use",
-        "cpu.busy_seconds" => "CPU in use, each core",
-        "cpu.process_seconds" => "CPU in use, each process",
-        "cpu.process_wait_seconds" => "waiting for a core, each process",
-        "cpu.stolen_seconds" => "cores' time in the hypervisor's hands",
-        _ => return None,
-    })
+/// What a series says of itself that nobody declared.
+const UNDECLARED: &SeriesShown = &SeriesShown::new("", "", Place::Folded);
+
+fn declared<'a>(folder: &'a Folder, name: &str) -> &'a SeriesShown {
+    folder.shown.series(name).unwrap_or(UNDECLARED)
 }
 
-/// A step that has one of these streams: the first of `OPEN`.
-const STREAMS: usize = 2;
-/// What every reader of a stream asks: how fast, what queued, what TCP thought of it, what was lost.
-const OPEN: [&str; 10] = [
-    "stream.received_bytes",
-    "event.taken_bytes",
-    "event.held",
-    "port.queue_bytes",
-    "tcp.congestion_window_segments",
-    "tcp.rtt_seconds",
-    "tcp.retransmitted_segments",
-    "port.dropped_queue_packets",
-    "port.dropped_loss_packets",
-    "port.dropped_outage_packets",
-];
+/// Names people know, for the series that have one; others go by their own.
+fn spoken<'a>(folder: &'a Folder, name: &'a str) -> &'a str {
+    let spoken = declared(folder, name).spoken.as_ref();
+    if spoken.is_empty() { name } else { spoken }
+}
 
 /// Every panel of the point. In a step that streams nothing all series are behind the fold: its picture is the distribution.
 pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
     let mut out = watch::views(folder, point);
     let mut names = folder.curves.names(point.id);
-    // Drawn by itself, beside the long view.
-    names.retain(|name| *name != watch::PROBE);
-    let rank = |name: &str| OPEN.iter().position(|known| *known == name).unwrap_or(OPEN.len());
-    names.sort_by_key(|name| (rank(name), *name));
-    let streams = names.first().is_some_and(|name| rank(name) < STREAMS);
+    let place = |name: &str| declared(folder, name).place;
+    names.retain(|name| place(name) != Place::Elsewhere);
+    names.sort_by_key(|name| (place(name), *name));
+    let leads = names.first().is_some_and(|name| matches!(place(name), Place::Lead(_)));
     // A long timeline is searched once a trial, not once a plot.
     let mut stages: BTreeMap<u32, Option<Stage>> = BTreeMap::new();
     let mut folded = Html::new();
@@ -85,20 +55,20 @@ pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
     let mut folded_count = 0;
     for name in names {
         let curves: Vec<&Curve> =
-            folder.curves.of(point.id, name).iter().filter(|it| shown(name, it)).collect();
+            folder.curves.of(point.id, name).iter().filter(|it| has_line(folder, name, it)).collect();
         let sums = folder.curves.sums(point.id, name);
         let trials = sums.first().map(|(front, _)| front.trial).into_iter();
         for trial in trials.chain(curves.first().map(|it| it.trial)) {
             stages.entry(trial).or_insert_with(|| stage(folder, point, trial));
         }
         let stage_of = |trial: u32| stages.get(&trial).and_then(Option::as_ref);
-        let open = streams && rank(name) < OPEN.len();
+        let open = leads && place(name) != Place::Folded;
         let (into, foreground) = if open { (&mut out, true) } else { (&mut folded, false) };
         if let Some((front, _)) = sums.first()
             && foreground
             && let Some(stage) = stage_of(front.trial)
         {
-            put!(&mut *into, total(point, name, &sums, stage));
+            put!(&mut *into, total(folder, point, name, &sums, stage));
             if curves.len() == 1 || curves.len() > LINES_MAX {
                 continue;
             }
@@ -109,7 +79,7 @@ pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
             further.push(name);
         } else if let Some(stage) = curves.first().and_then(|first| stage_of(first.trial)) {
             folded_count += usize::from(!foreground);
-            let (loud, faint) = if foreground && name == "port.queue_bytes" {
+            let (loud, faint) = if foreground && declared(folder, name).is_queue {
                 by_depth(curves)
             } else {
                 (curves, Vec::new())
@@ -136,9 +106,9 @@ pub(crate) fn panels(folder: &Folder, point: &Point<'_>) -> Html {
     out
 }
 
-/// The machine's CPU is the sum of its cores, which are drawn by themselves.
-fn shown(name: &str, curve: &Curve) -> bool {
-    !(curve.columns.is_empty() || name == "cpu.busy_seconds" && curve.entity == "machine")
+/// A sum whose parts are drawn by themselves has none.
+fn has_line(folder: &Folder, name: &str, curve: &Curve) -> bool {
+    !curve.columns.is_empty() && declared(folder, name).sum != curve.entity
 }
 
 /// Queues that held something worth a line, and those that held next to nothing.
@@ -220,7 +190,7 @@ pub(super) fn spread(frame: &Frame, curve: &Curve, start_ns: f64) -> Option<Html
 }
 
 /// Goodput of all flows together: the emphasised trial in front, the others thin behind it.
-fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) -> Html {
+fn total(folder: &Folder, point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) -> Html {
     let mut out = Html::new();
     let Some((front, flows)) = sums.first() else { return out };
     let ceiling = point.plan.and_then(|plan| plan.ceiling_bits_per_second).filter(|_| front.unit == "bit/s");
@@ -229,7 +199,7 @@ fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) 
     let axes = (Axis::exact(0.0, stage.seconds, "s", 8), Axis::above_zero(top, &front.unit, 5));
     let (Some(x), Some(y)) = axes else { return out };
     let frame = Frame::new(940.0, 260.0, x, y);
-    let title = spoken(name).unwrap_or(name);
+    let title = spoken(folder, name);
     let mut svg =
         frame.begin(&format!("{title} over time, {}", point.id), "time from the step’s start", title);
     draw_bands(&mut svg, &frame, stage);
@@ -274,10 +244,9 @@ fn total(point: &Point<'_>, name: &str, sums: &[(Curve, usize)], stage: &Stage) 
             "{}{} received, {}, trial {}",
             title[..1].to_uppercase(),
             &title[1..],
-            if name.starts_with("event.") {
-                plural(*flows, "builder", "builders summed")
-            } else {
-                plural(*flows, "flow", "flows summed")
+            match &declared(folder, name).of {
+                (one, many) if !one.is_empty() => plural(*flows, one, &format!("{many} summed")),
+                _ => plural(*flows, "flow", "flows summed"),
             },
             front.trial
         ))
@@ -353,7 +322,7 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[&Curve], st
     };
     let (Some(x), Some(y)) = (Axis::exact(0.0, stage.seconds, "s", 8), y) else { return out };
     let frame = Frame::new(940.0, 190.0, x, y);
-    let title = spoken(name).unwrap_or(name);
+    let title = spoken(folder, name);
     let y_title = if flows && ranked.len() > 1 { format!("{title} of each flow") } else { title.to_owned() };
     let mut svg =
         frame.begin(&format!("{y_title} over time, {}", point.id), "time from the step’s start", &y_title);
@@ -436,7 +405,8 @@ fn singles(folder: &Folder, point: &Point<'_>, name: &str, curves: &[&Curve], st
 
 /// The size of the queue drawn, where it is one link's between sites.
 fn queue_limit(folder: &Folder, point: &Point<'_>, name: &str, curves: &[&Curve]) -> Option<f64> {
-    let ([only], "port.queue_bytes") = (curves, name) else { return None };
+    let [only] = curves else { return None };
+    declared(folder, name).is_queue.then_some(())?;
     let (link, direction) = only.entity.strip_prefix("link.")?.rsplit_once('.')?;
     let configurations = &folder.plan.as_ref()?.configurations;
     let of_point = configurations.iter().find(|it| it.steps.iter().any(|step| step.point == point.id))?;

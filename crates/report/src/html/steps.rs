@@ -89,7 +89,12 @@ pub(crate) fn section(folder: &Folder) -> Html {
         if let Some(factor) = factor_of(folder, point) {
             put!(&mut out, limited_by(folder, point, &factor));
         }
-        put!(&mut out, failures::table(folder, point), matrix::figure(folder, point), ledger::figure(point));
+        put!(
+            &mut out,
+            failures::table(folder, point),
+            matrix::figure(folder, point),
+            ledger::figures(folder, point)
+        );
         put!(&mut out, distribution::figures(folder, point), operations::figures(folder, point));
         put!(&mut out, series::panels(folder, point), "</section>\n");
     }

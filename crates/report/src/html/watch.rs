@@ -9,14 +9,12 @@ use crate::curve::Curve;
 use crate::escape::{Html, T, put};
 use crate::words::plural;
 use weir_core::record::{Observed, TrialRecord};
+use weir_core::shown::{Part, TwoViews};
 use weir_core::units::human;
 
-/// The series of the probes' figures.
-pub(super) const PROBE: &str = "watch.probe_goodput_bits_per_second";
 /// Lines of single flows at most.
 const FLOWS_MAX: usize = 8;
 const COLUMNS_MAX: usize = 900;
-const GOOD_RATIO: f64 = 0.9;
 const TABLE_ROWS: usize = 60;
 
 /// One point's own record of the trial that is drawn.
@@ -31,8 +29,8 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn of<'a>(folder: &'a Folder, point: &Point<'a>) -> Option<Seen<'a>> {
-        let probes: Vec<&Curve> = folder.curves.of(point.id, PROBE).iter().collect();
+    fn of<'a>(declared: &TwoViews, folder: &'a Folder, point: &Point<'a>) -> Option<Seen<'a>> {
+        let probes: Vec<&Curve> = folder.curves.of(point.id, &declared.dots).iter().collect();
         let long = folder.long.of(point.id);
         let trial = probes.first().map(|it| it.trial).or(long.first().map(|it| it.trial))?;
         let record = point.trials.iter().copied().find(|it| it.trial == trial);
@@ -58,16 +56,24 @@ fn as_far_as(long: &[Curve]) -> Option<Stage> {
     (seconds > 0.0).then(|| Stage { start_ns, seconds, bands: Vec::new(), warm_up: None })
 }
 
-/// Nothing for a point that is no watch. Where probes ran alone, the long flow of another step of the same configuration stands
-/// beside them, each from its own start.
 pub(super) fn views(folder: &Folder, point: &Point<'_>) -> Html {
     let mut out = Html::new();
-    let Some(seen) = Seen::of(folder, point) else { return out };
-    let beside = if seen.long.is_empty() { neighbour(folder, point) } else { None };
-    let long = beside.as_ref().unwrap_or(&seen);
+    for declared in folder.shown.views.iter() {
+        if let Some(seen) = Seen::of(declared, folder, point) {
+            put!(&mut out, view(declared, &seen, folder, point));
+        }
+    }
+    out
+}
+
+/// Where dots stand alone, the long flow of another step of the same configuration stands beside them, each from its own start.
+fn view(declared: &TwoViews, seen: &Seen<'_>, folder: &Folder, point: &Point<'_>) -> Html {
+    let mut out = Html::new();
+    let beside = if seen.long.is_empty() { neighbour(declared, folder, point) } else { None };
+    let long = beside.as_ref().unwrap_or(seen);
     let lines = long.long.iter().flat_map(|curve| &curve.columns).map(|it| it.mean);
     let marks = seen.probes.iter().flat_map(|curve| &curve.columns).map(|it| it.high);
-    let unimpaired = seen.row("watch.unimpaired_bits_per_second");
+    let unimpaired = seen.row(&declared.reference.0);
     let top = lines.chain(marks).chain(unimpaired).fold(0.0, f64::max);
     let seconds = seen.stage.seconds.max(beside.as_ref().map_or(0.0, |it| it.stage.seconds));
     let axes = (Axis::exact(0.0, seconds, "s", 8), Axis::above_zero(top, "bit/s", 5));
@@ -77,7 +83,7 @@ pub(super) fn views(folder: &Folder, point: &Point<'_>) -> Html {
         frame.begin(&format!("two views of the path, {}", point.id), "time from the step’s start", "goodput");
     draw_bands(&mut svg, &frame, &long.stage);
     if let Some(unimpaired) = unimpaired {
-        let at = frame.py(unimpaired * GOOD_RATIO);
+        let at = frame.py(unimpaired * declared.reference.1);
         let end = frame.width - frame.right;
         put!(&mut svg, "<path class=ceiling d=\"M", frame.left, " ", at, "H", end, "\"/>");
         put!(
@@ -86,7 +92,9 @@ pub(super) fn views(folder: &Folder, point: &Point<'_>) -> Html {
             end - 2.0,
             " y=",
             at + 13.0,
-            ">0.9 of the unimpaired rate</text>"
+            ">",
+            T(format!("{} of the unimpaired rate", declared.reference.1)),
+            "</text>"
         );
     }
     for (index, curve) in long.long.iter().take(FLOWS_MAX).enumerate() {
@@ -110,23 +118,19 @@ pub(super) fn views(folder: &Folder, point: &Point<'_>) -> Html {
         put!(&mut svg, "<circle class=probe cx=", at, " cy=", frame.py(column.mean), " r=4.5 />");
     }
     put!(&mut out, "<figure><div class=wide>", frame.end(svg), "</div><figcaption>");
-    put!(
-        &mut out,
-        T(caption(&seen, beside.as_ref(), point.id)),
-        T(fault_words(&long.stage)),
-        "</figcaption>"
-    );
-    put!(&mut out, table(&seen, long), figures(&seen), "</figure>\n");
+    put!(&mut out, T(caption(seen, beside.as_ref(), point.id)), T(fault_words(&long.stage)), "</figcaption>");
+    put!(&mut out, table(declared, seen, long), figures(seen), "</figure>\n");
     out
 }
 
 /// The long flow of another watch of the same configuration.
-fn neighbour<'a>(folder: &'a Folder, point: &Point<'_>) -> Option<Seen<'a>> {
+fn neighbour<'a>(declared: &TwoViews, folder: &'a Folder, point: &Point<'_>) -> Option<Seen<'a>> {
     let configurations = &folder.plan.as_ref()?.configurations;
     let own = configurations.iter().find(|it| it.steps.iter().any(|step| step.point == point.id))?;
     let same = |other: &Point<'_>| own.steps.iter().any(|step| step.point == other.id);
     let others = steps::points(folder).into_iter().filter(|other| other.id != point.id && same(other));
-    let mut seen = others.filter_map(|other| Seen::of(folder, &other).filter(|seen| !seen.long.is_empty()));
+    let mut seen =
+        others.filter_map(|other| Seen::of(declared, folder, &other).filter(|seen| !seen.long.is_empty()));
     seen.next()
 }
 
@@ -166,31 +170,33 @@ fn caption(seen: &Seen<'_>, beside: Option<&Seen<'_>>, point: &str) -> String {
 }
 
 /// What each of the two would have had an operator believe.
-fn table(seen: &Seen<'_>, long: &Seen<'_>) -> Html {
+fn table(declared: &TwoViews, seen: &Seen<'_>, long: &Seen<'_>) -> Html {
     let mut out = Html::new();
-    let percent = |value: f64| format!("{:.1} %", value * 100.0);
     put!(&mut out, "<div class=wide><table class=tight><thead><tr><th>view<th>what it says</thead><tbody>");
-    if let Some(good) = seen.row("watch.good_probe_ratio") {
-        let count = seen.probes.iter().map(|curve| curve.sample_count).sum::<usize>();
-        put!(&mut out, "<tr><td>short tests<td>", T(percent(good)), " of ");
-        put!(&mut out, T(plural(count, "test", "tests")), " reported at least 0.9 of the unimpaired rate");
-        if let Some(period) = seen.row("watch.probe_longest_period_seconds") {
-            put!(&mut out, "; each is too short for periods beyond ", T(human(period, "s")));
+    for ((name, sentences), of) in [(&declared.of_dots, seen), (&declared.of_line, long)] {
+        let said: Vec<String> = sentences.iter().filter_map(|it| said(it, of, seen)).collect();
+        if !said.is_empty() {
+            put!(&mut out, "<tr><td>", T(name), "<td>", T(said.join("; ")));
         }
-    }
-    if let (Some(below), Some(deepest)) =
-        (long.row("watch.below_ratio"), long.row("watch.deepest_second_ratio"))
-    {
-        put!(
-            &mut out,
-            "<tr><td>long flow<td>",
-            T(percent(below)),
-            " of its seconds were below 0.9 of the unimpaired rate; the poorest carried "
-        );
-        put!(&mut out, T(percent(deepest)), " of it");
     }
     put!(&mut out, "</tbody></table></div>");
     out
+}
+
+/// `None` where a figure of it was not measured.
+fn said(sentence: &[Part], of: &Seen<'_>, dots: &Seen<'_>) -> Option<String> {
+    let mut words = String::new();
+    for part in sentence {
+        match part {
+            Part::Text(text) => words += text,
+            Part::Figure(metric, unit) => words += &human(of.row(metric)?, unit),
+            Part::Percent(metric) => words += &format!("{:.1} %", of.row(metric)? * 100.0),
+            Part::Dots(one, many) => {
+                words += &plural(dots.probes.iter().map(|it| it.sample_count).sum(), one, many)
+            }
+        }
+    }
+    Some(words)
 }
 
 /// The probes' figures one by one.

@@ -13,6 +13,7 @@ use weir_core::evidence::{Factor, LINK_RATE, LOSS, UNKNOWN};
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::*;
 use weir_core::regression::{knee, slope};
+use weir_core::shown::{Place, SeriesShown, Shown, TwoViews};
 use weir_core::topology::*;
 use weir_core::{BitsPerSecond, Bytes};
 
@@ -20,51 +21,85 @@ const TRIALS: u32 = 5;
 const CEILING: f64 = 941.48e6;
 
 const METRICS: &[Metric] = &[
-    metric(
+    Metric::new(
         "latency.round_trip_seconds",
         "s",
         Better::Lower,
         Scope::Operation,
         "one request and its reply, from the intended send time in open loop",
-    ),
-    metric(
+    )
+    .column(11),
+    Metric::new(
         "stream.total_goodput_bits_per_second",
         "bit/s",
         Better::Higher,
         Scope::Trial,
         "receiver's payload summed over the flows of a trial",
-    ),
-    metric(
+    )
+    .column(10)
+    .swept(),
+    Metric::new(
         "stream.flow_goodput_bits_per_second",
         "bit/s",
         Better::Higher,
         Scope::Flow,
         "receiver's payload, per flow",
     ),
-    metric("stream.fairness_jain", "1", Better::Higher, Scope::Trial, "Jain's index over the flows' goodput"),
-    metric("stream.retransmitted_segments", "segments", Better::Lower, Scope::Flow, "segments sent again"),
-    metric("stream.stalled_seconds", "s", Better::Lower, Scope::Trial, "longest time without progress"),
-    metric(
+    Metric::new(
+        "stream.fairness_jain",
+        "1",
+        Better::Higher,
+        Scope::Trial,
+        "Jain's index over the flows' goodput",
+    )
+    .column(12),
+    Metric::new(
+        "stream.retransmitted_segments",
+        "segments",
+        Better::Lower,
+        Scope::Flow,
+        "segments sent again",
+    )
+    .column(13),
+    Metric::new("stream.stalled_seconds", "s", Better::Lower, Scope::Trial, "longest time without progress"),
+    Metric::new(
         "stream.recovery_seconds",
         "s",
         Better::Lower,
         Scope::Trial,
         "from a fault's end to 90 % of the rate before it",
-    ),
+    )
+    .column(14),
 ];
-
-const fn metric(
-    name: &'static str,
-    unit: &'static str,
-    better: Better,
-    scope: Scope,
-    definition: &'static str,
-) -> Metric {
-    Metric { name, unit, better, scope, definition }
-}
 
 fn map(value: Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
+}
+
+/// As whoever measures the series of this run would declare them.
+fn shown() -> Shown {
+    let series = vec![
+        SeriesShown::new("stream.received_bytes", "goodput", Place::Lead(0)),
+        SeriesShown { is_queue: true, ..SeriesShown::new("port.queue_bytes", "queue depth", Place::Open(5)) },
+        SeriesShown::new("tcp.congestion_window_segments", "congestion window", Place::Open(10)),
+        SeriesShown::new("tcp.rtt_seconds", "round trip as TCP saw it", Place::Open(11)),
+        SeriesShown::new("port.dropped_loss_packets", "drops so far, random loss", Place::Open(21)),
+        SeriesShown::new("port.wire_bytes", "rate on the wire", Place::Folded),
+        SeriesShown::new("port.sent_packets", "packets sent", Place::Folded),
+        SeriesShown::new("cpu.process_seconds", "CPU in use, each process", Place::Folded),
+        SeriesShown {
+            sum: "machine".into(),
+            ..SeriesShown::new("cpu.busy_seconds", "CPU in use, each core", Place::Folded)
+        },
+    ];
+    let nothing = |name: &str| (name.to_owned().into(), Vec::new().into());
+    let views = TwoViews {
+        dots: "watch.probe_goodput_bits_per_second".into(),
+        reference: ("watch.unimpaired_bits_per_second".into(), 0.9),
+        of_dots: nothing("short tests"),
+        of_line: nothing("long flow"),
+    };
+    Shown { series: series.into(), views: vec![views].into(), ..Shown::default() }
 }
 
 pub(crate) fn topology() -> Topology {
@@ -469,6 +504,7 @@ pub(crate) fn write(directory: &Path, summary: &Summary, interval_ms: usize) {
     }
     writer.plan(&plan).expect("room");
     writer.metrics(METRICS).expect("room");
+    writer.shown(&shown()).expect("room");
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     let mut clock_ns = 5_000_000_000_u64;
     for trial in 0..TRIALS {
