@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+#[cfg(feature = "lab")]
 use weir_core::chunk::{FieldSet, FieldSetRecord};
 use weir_core::evidence::{Factor, SHARED};
 #[cfg(feature = "lab")]
@@ -102,6 +103,7 @@ pub fn factors() -> impl Iterator<Item = &'static Factor> {
 }
 
 /// Fields of what workloads record operation by operation.
+#[cfg(feature = "lab")]
 pub fn records() -> Vec<FieldSetRecord> {
     let all: BTreeMap<&str, &FieldSet> =
         workloads().iter().flat_map(|entry| entry.build.records()).map(|set| (set.name, *set)).collect();
