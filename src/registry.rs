@@ -13,6 +13,7 @@ use weir_core::{Param, Values};
 #[cfg(feature = "event")]
 use weir_seams::membership::MembershipEntry;
 use weir_seams::sink::Tables;
+use weir_seams::target::TargetEntry;
 use weir_seams::workload::WorkloadEntry;
 
 pub fn workloads() -> &'static [WorkloadEntry] {
@@ -21,9 +22,24 @@ pub fn workloads() -> &'static [WorkloadEntry] {
             weir_net::WORKLOADS,
             #[cfg(feature = "event")]
             weir_event::WORKLOADS,
+            storage(),
             #[cfg(feature = "guide")]
             weir_guide::WORKLOADS,
         ];
+        slices.concat()
+    });
+    &ALL
+}
+
+/// The io workloads, which need to know the targets.
+fn storage() -> &'static [WorkloadEntry] {
+    static ALL: LazyLock<Vec<WorkloadEntry>> = LazyLock::new(|| weir_storage::workloads(targets()));
+    &ALL
+}
+
+pub fn targets() -> &'static [TargetEntry] {
+    static ALL: LazyLock<Vec<TargetEntry>> = LazyLock::new(|| {
+        let slices: &[&[TargetEntry]] = &[weir_storage::target::TARGETS];
         slices.concat()
     });
     &ALL
@@ -141,13 +157,11 @@ pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
 pub const SEAMS: &[&str] = &[
     "workload",
     "factor",
-    "transport",
+    "target",
     #[cfg(feature = "event")]
     "scheduler",
     #[cfg(feature = "event")]
     "death-policy",
-    #[cfg(feature = "event")]
-    "send-order",
     #[cfg(feature = "event")]
     "membership",
     "launcher",
@@ -162,15 +176,13 @@ pub fn members(seam: &str) -> Option<Vec<Member>> {
         "factor" => {
             factors().map(|factor| Member { name: factor.name, about: factor.about, params: &[] }).collect()
         }
-        "transport" => members!(weir_transport::TRANSPORTS),
         #[cfg(feature = "event")]
         "scheduler" => members!(weir_event::SCHEDULERS),
         #[cfg(feature = "event")]
         "death-policy" => members!(weir_event::DEATH_POLICIES),
         #[cfg(feature = "event")]
-        "send-order" => members!(weir_event::SEND_ORDERS),
-        #[cfg(feature = "event")]
         "membership" => members!(memberships()),
+        "target" => members!(targets()),
         "launcher" => members!(weir_agent::launcher::LAUNCHERS),
         "sampler" => members!(weir_telemetry::SAMPLERS),
         "sink" => members!(weir_report::SINKS),

@@ -13,7 +13,7 @@ use weir_core::param::{Kind, Param};
     after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'\n  weir list factor"
 )]
 pub struct Args {
-    /// workload, factor, transport, scheduler, death-policy, send-order, membership, launcher, sampler or sink; all of them when left out
+    /// workload, factor, target, scheduler, death-policy, membership, launcher, sampler or sink; all of them when left out
     seam: Option<String>,
     /// Print an array of {name, about, params}
     #[arg(long)]

@@ -14,6 +14,8 @@ pub mod export;
 #[cfg(feature = "generate")]
 mod generate;
 #[cfg(feature = "lab")]
+mod io;
+#[cfg(feature = "lab")]
 mod lab;
 mod list;
 mod net;
@@ -23,6 +25,8 @@ mod report;
 mod run;
 #[cfg(feature = "lab")]
 mod scenario_file;
+#[cfg(feature = "lab")]
+mod single;
 mod text;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +60,8 @@ pub enum Command {
     #[cfg(feature = "lab")]
     Lab(lab::Args),
     Net(net::Args),
+    #[cfg(feature = "lab")]
+    Io(io::Args),
     #[cfg(feature = "event")]
     Event(event::Args),
     Report(report::Args),
@@ -80,6 +86,8 @@ impl Command {
             #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(&args),
             Command::Net(args) => net::run(&args),
+            #[cfg(feature = "lab")]
+            Command::Io(args) => io::run(&args),
             #[cfg(feature = "event")]
             Command::Event(args) => event::run(&args),
             Command::Report(args) => report::run(&args),

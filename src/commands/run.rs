@@ -15,8 +15,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::judge;
-use weir_core::record::{SUMMARY_SCHEMA, Summary, Verdict};
-use weir_core::scenario::{self, Overrides, Plan};
+use weir_core::metric::Metric;
+use weir_core::record::{PointSummary, SUMMARY_SCHEMA, Summary, Verdict};
+use weir_core::scenario::{self, Overrides, Plan, RealHost};
 use weir_core::text;
 use weir_report::{Folder, Interrupted, RunRecords, Style, TrialSet, Writer};
 use weir_seams::entry::Need;
@@ -121,11 +122,18 @@ fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> 
 }
 
 fn needed(plan: &Plan) -> &'static [Need] {
-    let real = plan.configurations.iter().all(|configuration| configuration.hosts.is_some());
-    if real { HOSTS_NEEDS } else { LAB_NEEDS }
+    let of_hosts = |of: fn(&RealHost) -> bool| {
+        let mut hosts = plan.configurations.iter().map(|configuration| configuration.hosts.as_deref());
+        hosts.all(|hosts| hosts.is_some_and(|hosts| hosts.iter().all(of)))
+    };
+    match () {
+        () if of_hosts(|host| host.launcher == "local") => &[],
+        () if of_hosts(|_| true) => HOSTS_NEEDS,
+        () => LAB_NEEDS,
+    }
 }
 
-fn program() -> anyhow::Result<PathBuf> {
+pub(super) fn program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
@@ -164,22 +172,43 @@ fn carry_out(
     finish(args, plan, campaign, folder)
 }
 
-fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -> anyhow::Result<i32> {
+fn finish(args: &Args, plan: &Plan, campaign: Campaign<'_>, folder: &Path) -> anyhow::Result<i32> {
+    let again = format!("`weir run --resume {}` goes on with it", folder.display());
+    let summary = conclude(plan, campaign, folder, judge::summarise_run, &again)?;
+    if args.json {
+        say_json(weir_report::json(&summary))?;
+    } else {
+        print(&weir_report::terminal(&summary, shown()))?;
+    }
+    Ok(match summary.verdict {
+        Verdict::Pass => 0,
+        Verdict::Fail => 1,
+        Verdict::Inconclusive => 3,
+    })
+}
+
+type Summarise = fn(&Plan, &dyn judge::Records, &[Metric]) -> Vec<PointSummary>;
+
+/// Judges a run that is over, and writes tables, summary and report. `again` says what to do about one that was cut short.
+pub(super) fn conclude(
+    plan: &Plan,
+    mut campaign: Campaign<'_>,
+    folder: &Path,
+    summarise: Summarise,
+    again: &str,
+) -> anyhow::Result<Summary> {
     let metrics = registry::metrics();
     // Gone before the page is drawn, which takes its own room.
     let records = std::mem::replace(&mut campaign.records, RunRecords::new(folder));
     let (criteria, mut verdict) = judge::judge(plan, &records, &metrics);
-    let points = judge::summarise_run(plan, &records, &metrics);
+    let points = summarise(plan, &records, &metrics);
     if let Some(error) = records.failed() {
         return Err(error).context("the run cannot be judged");
     }
     drop(records);
     let mut warnings = campaign.warnings();
     if weir_sys::signal::interrupts() > 0 {
-        warnings.push(format!(
-            "the run was cut short by the user; `weir run --resume {}` goes on with it",
-            folder.display()
-        ));
+        warnings.push(format!("the run was cut short by the user; {again}"));
         if verdict == Verdict::Pass {
             verdict = Verdict::Inconclusive;
         }
@@ -210,25 +239,16 @@ fn finish(args: &Args, plan: &Plan, mut campaign: Campaign<'_>, folder: &Path) -
     campaign.writer().summary(&summary)?;
     let read = Folder::read(folder)?;
     campaign.writer().rendering("report.html", &weir_report::html(&read))?;
-    if args.json {
-        say_json(weir_report::json(&summary))?;
-    } else {
-        print(&weir_report::terminal(&summary, shown()))?;
-    }
-    Ok(match verdict {
-        Verdict::Pass => 0,
-        Verdict::Fail => 1,
-        Verdict::Inconclusive => 3,
-    })
+    Ok(summary)
 }
 
 /// `2026-11-21T08-15-30Z-1f3a`: sorts by time, and two runs of one second differ.
-fn run_id() -> anyhow::Result<String> {
+pub(super) fn run_id() -> anyhow::Result<String> {
     let now = jiff::Timestamp::now();
     Ok(format!("{}-{}", now.strftime("%Y-%m-%dT%H-%M-%SZ"), random_hex(2)?))
 }
 
-fn random_hex(bytes: usize) -> anyhow::Result<String> {
+pub(super) fn random_hex(bytes: usize) -> anyhow::Result<String> {
     let mut random = vec![0; bytes];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut random))

@@ -103,17 +103,9 @@ fn what_is_not_built_yet_is_refused_by_name() {
 
 #[test]
 fn lists_are_arrays_of_name_about_and_params() {
-    for seam in [
-        "workload",
-        "transport",
-        "scheduler",
-        "death-policy",
-        "send-order",
-        "membership",
-        "launcher",
-        "sampler",
-        "sink",
-    ] {
+    for seam in
+        ["workload", "target", "scheduler", "death-policy", "membership", "launcher", "sampler", "sink"]
+    {
         let ran = run(&["list", seam, "--json"]);
         assert_eq!(ran.status, 0, "{}", ran.stderr);
         let members: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();

@@ -13,6 +13,7 @@ mod faults;
 mod guide;
 mod hosts;
 mod interrupted;
+mod io;
 mod iperf3;
 mod lab_capture;
 mod lab_paths;

@@ -10,12 +10,13 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("fabric", &["core"]),
     // Mechanism: sideways edges go only the ways listed.
     ("sys", &["core"]),
-    ("transport", &["core", "seams", "sys"]),
+    ("transport", &["core", "sys"]),
     ("telemetry", &["core", "seams", "sys"]),
     ("agent", &["core", "seams", "sys", "telemetry", "transport"]),
     // Capabilities: never each other, nor lab, nor agent.
     ("net", &["core", "seams", "sys", "telemetry", "transport"]),
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
+    ("storage", &["core", "seams", "sys"]),
     // What the guide shows of a capability.
     ("guide", &["core", "seams", "sys"]),
     // Evidence.

@@ -122,6 +122,8 @@ pub struct Load {
     pub goodput_bits_per_second: Option<f64>,
     /// A full link is no excuse: what was lost beside it counts.
     pub counts_losses: bool,
+    /// It uses no link: a late fabric is nothing to it.
+    pub is_off_links: bool,
     /// What, taken away from the trial, moves its figures; `None`: a hundredth of its time, unless a full link proves otherwise.
     pub moves: Option<Moves>,
     /// Mean round trip that its transport saw, seconds; 0 where it says nothing.

@@ -58,6 +58,11 @@ impl Failures {
             self.more += 1;
         }
     }
+    /// Those of another part of the same host, after its own.
+    pub fn absorb(&mut self, other: Failures) {
+        self.more += other.more;
+        other.kept.into_iter().for_each(|failure| self.push(failure));
+    }
     pub fn iter(&self) -> std::slice::Iter<'_, Failure> {
         self.kept.iter()
     }

@@ -6,7 +6,7 @@ mod shares;
 mod summary;
 mod why;
 
-pub use summary::{summarise_rows, summarise_run};
+pub use summary::{summarise_ad_hoc, summarise_rows, summarise_run};
 
 use crate::evidence::{EMULATOR_LIMITED, GENERATOR_LIMITED};
 use crate::metric::Metric;

@@ -27,7 +27,7 @@ pub use records::{Place, RunRecords, TrialSet};
 pub use resume::{INTERRUPTED, Interrupted, ResumeError};
 pub use sink::SINKS;
 pub use sink::json::json;
-pub use sink::terminal::{Style, terminal};
+pub use sink::terminal::{Style, terminal, wrapped};
 pub use writer::{CAPTURES, WriteError, Writer};
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub mod sampler;
 pub mod scheduler;
 pub mod send_order;
 pub mod sink;
-pub mod transport;
+pub mod target;
 pub mod workload;
 
 pub use entry::{Entry, Need};

@@ -353,11 +353,16 @@ pub mod conformance {
     use super::WorkloadEntry;
     use std::collections::BTreeSet;
     use std::time::Duration;
-    use weir_core::Values;
     use weir_core::scenario::Shape;
+    use weir_core::{Value, Values};
 
     /// Declarations are complete and consistent, and the defaults give an estimate.
     pub fn check(entries: &[WorkloadEntry]) {
+        check_given(entries, &[]);
+    }
+
+    /// As `check`, where the estimate also needs what has no default.
+    pub fn check_given(entries: &[WorkloadEntry], given: &[(&str, Value)]) {
         for entry in entries {
             let name = entry.name;
             assert!(!entry.about.is_empty(), "{name}: no description");
@@ -370,9 +375,10 @@ pub mod conformance {
                     param.name
                 );
             }
-            let defaults = Values::defaults(entry.params);
+            let mut defaults = Values::defaults(entry.params);
+            given.iter().for_each(|(key, value)| defaults.set(key, value.clone()));
             let mut bounded = defaults.clone();
-            bounded.set("duration", weir_core::Value::Duration(Duration::from_secs(1)));
+            bounded.set("duration", Value::Duration(Duration::from_secs(1)));
             for set in entry.build.records() {
                 let known = |field: &str| set.position(field).is_some();
                 assert!(set.shown.is_none_or(known), "{name}: {} shows a field that it lacks", set.name);

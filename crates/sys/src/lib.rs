@@ -7,6 +7,7 @@ pub mod clock;
 pub mod directory;
 pub mod epoll;
 pub mod errno;
+pub mod file;
 pub mod idle;
 pub mod interface;
 pub mod limits;

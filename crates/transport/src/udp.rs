@@ -1,16 +1,13 @@
-//! UDP: the door of whoever listens, associations with those who have come in, and the transport of whole messages.
-//! What is said is in `datagram`.
+//! UDP: the door of whoever listens, and associations with those who have come in. What is said is in `datagram`.
 
 use crate::address::Shown;
-use crate::associate::open;
 use crate::datagram::{Door, HEADER_BYTES, Header, Kind, OPENING_BYTES, Opening, OpeningKind, Reaction};
-use crate::handshake::{HandshakeError, Token};
+use crate::handshake::Token;
 use crate::key::Key;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use weir_seams::transport::{Connection, Counters, Delivery, Listener, Transport};
 use weir_sys::poll::{self, Interest};
 use weir_sys::{clock, socket};
 
@@ -205,158 +202,12 @@ pub fn is_peers(error: &io::Error) -> bool {
     )
 }
 
-/// Whole messages over UDP: each arrives once or not at all, in any order.
-pub struct Udp;
-
-struct UdpListener(UdpGate);
-
-impl Listener for UdpListener {
-    fn address(&self) -> String {
-        self.0.address().map_or_else(|error| error.to_string(), |address| address.to_string())
-    }
-
-    fn accept(&mut self, limit: Duration) -> io::Result<Box<dyn Connection>> {
-        match self.0.next(limit, |_, _| true)? {
-            Some(arrival) => Ok(Box::new(UdpConnection::new(arrival.association)?)),
-            None => Err(ErrorKind::TimedOut.into()),
-        }
-    }
-}
-
-impl Transport for Udp {
-    fn listen(&self, address: &str) -> io::Result<Box<dyn Listener>> {
-        Ok(Box::new(UdpListener(UdpGate::bind(resolve(address)?, None)?)))
-    }
-
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Box<dyn Connection>> {
-        // Anyone may come, so the session and the flow say nothing; the nonce tells openings apart.
-        let association = open(resolve(address)?, [0; 16], 0, None, limit).map_err(|error| match error {
-            HandshakeError::Io(error) => error,
-            HandshakeError::TimedOut(_) => io::Error::new(ErrorKind::TimedOut, error.to_string()),
-            other => io::Error::new(ErrorKind::ConnectionRefused, other.to_string()),
-        })?;
-        Ok(Box::new(UdpConnection::new(association)?))
-    }
-
-    fn delivery(&self) -> Delivery {
-        Delivery::Messages { bytes_max: MESSAGE_BYTES_MAX }
-    }
-}
-
-fn resolve(address: &str) -> io::Result<SocketAddr> {
-    address
-        .to_socket_addrs()?
-        .next()
-        .ok_or_else(|| io::Error::new(ErrorKind::AddrNotAvailable, format!("{address:?} names no address")))
-}
-
-struct UdpConnection {
-    association: Association,
-    buffer: Vec<u8>,
-    limit: Option<Duration>,
-    next: u64,
-    counters: Counters,
-}
-
-impl UdpConnection {
-    fn new(association: Association) -> io::Result<UdpConnection> {
-        association.socket.set_nonblocking(true)?;
-        let buffer = vec![0; DATAGRAM_BYTES_MAX + 1];
-        Ok(UdpConnection { association, buffer, limit: None, next: 0, counters: Counters::default() })
-    }
-
-    fn wait(&self, interest: Interest, started: Instant) -> io::Result<()> {
-        loop {
-            let left =
-                self.limit.map_or(Duration::from_secs(60), |limit| limit.saturating_sub(started.elapsed()));
-            if poll::wait(self.association.socket.as_fd(), interest, left)? {
-                return Ok(());
-            }
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-    }
-}
-
-impl Connection for UdpConnection {
-    /// One message. Errors: `InvalidInput` for one too long.
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() > MESSAGE_BYTES_MAX {
-            let text = format!("a message of {} bytes; UDP carries {MESSAGE_BYTES_MAX} at most", bytes.len());
-            return Err(io::Error::new(ErrorKind::InvalidInput, text));
-        }
-        let started = Instant::now();
-        let length = HEADER_BYTES + bytes.len();
-        Header { tag: self.association.tag, kind: Kind::Message, number: self.next }.write(&mut self.buffer);
-        self.buffer[HEADER_BYTES..length].copy_from_slice(bytes);
-        loop {
-            self.wait(Interest::Writable, started)?;
-            match self.association.socket.send(&self.buffer[..length]) {
-                Ok(_) => break,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.next += 1;
-        self.counters.sent_bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// The next message, which must have this length. Errors: `InvalidData` when it has another.
-    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let started = Instant::now();
-        loop {
-            self.wait(Interest::Readable, started)?;
-            let count = match self.association.socket.recv(&mut self.buffer) {
-                Ok(count) => count,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let datagram = &self.buffer[..count];
-            if self.association.reopened(datagram) {
-                continue;
-            }
-            match self.association.header(datagram) {
-                Some(Header { kind: Kind::End, .. }) => return Err(ErrorKind::UnexpectedEof.into()),
-                Some(Header { kind: Kind::Message, .. }) => {}
-                _ => continue,
-            }
-            let message = &datagram[HEADER_BYTES..];
-            if message.len() != bytes.len() {
-                let text =
-                    format!("a message of {} bytes where {} were expected", message.len(), bytes.len());
-                return Err(io::Error::new(ErrorKind::InvalidData, text));
-            }
-            bytes.copy_from_slice(message);
-            self.counters.received_bytes += bytes.len() as u64;
-            return Ok(());
-        }
-    }
-
-    fn set_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
-        self.limit = limit;
-        Ok(())
-    }
-
-    fn counters(&self) -> Counters {
-        self.counters
-    }
-}
-
-impl Drop for UdpConnection {
-    fn drop(&mut self) {
-        // A peer that does not hear it waits for its own time-out.
-        let _ = self.association.send_bare(Kind::End, self.next);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::associate::open;
     use crate::datagram::{Heard, Knock};
+    use crate::handshake::HandshakeError;
 
     const LIMIT: Duration = Duration::from_secs(10);
 

@@ -121,6 +121,7 @@ impl Kept {
             .scenario_toml(&format!("# Measured ad hoc, by weir net watch {far}: there is no scenario.\n"))?;
         writer.plan(&plan(far, values))?;
         writer.metrics(measure::definitions(STEP))?;
+        writer.shown(&crate::registry::shown())?;
         writer.environment(&serde_json::Value::Object(crate::run::environment::read(
             crate::run::environment::WATCHED,
         )))?;

@@ -47,13 +47,25 @@ pub(super) fn emulator_limited(
     load: &Load,
     cause: Option<&Candidate>,
 ) -> Option<LimitingFactor> {
-    let emulator = around.emulator?;
+    let emulator = around.emulator.map(|it| if load.is_off_links { without_fabric(it) } else { it })?;
     let mut evidence = taken_away(around, load, &emulator);
     let full = fullest(around).is_some_and(|(_, load)| load >= LINK_FULL_BEYOND_DOUBT);
     if !full || load.counts_losses {
         evidence.extend(short_of_machine(around, load, cause, &emulator));
     }
     (!evidence.is_empty()).then(|| LimitingFactor::new(&EMULATOR_LIMITED, 0.9, evidence))
+}
+
+/// What is left for a load that sends nothing over links.
+fn without_fabric(emulator: EmulatorFacts) -> EmulatorFacts {
+    EmulatorFacts {
+        behind_ratio: 0.0,
+        behind_seconds_max: 0.0,
+        fabric_busy_ratio: 0.0,
+        fabric_looking_ratio: 0.0,
+        fabric_wait_ratio: 0.0,
+        ..emulator
+    }
 }
 
 /// What others took away beside a full link: its total is proven, and how its flows shared it, stalled or waited is not.

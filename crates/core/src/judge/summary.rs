@@ -15,15 +15,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Every point of the plan, reached or not, with the statistics of its valid trials.
 pub fn summarise_run(plan: &Plan, records: &dyn Records, metrics: &[Metric]) -> Vec<PointSummary> {
+    summarise_points(plan, records, metrics, false)
+}
+
+/// As `summarise_run`; a point none of whose trials counts has the figures of those that measured something, since of a measurement
+/// that nothing is judged of whoever asked wants to see what there is. `valid_trials` says that they do not count.
+pub fn summarise_ad_hoc(plan: &Plan, records: &dyn Records, metrics: &[Metric]) -> Vec<PointSummary> {
+    summarise_points(plan, records, metrics, true)
+}
+
+fn summarise_points(
+    plan: &Plan,
+    records: &dyn Records,
+    metrics: &[Metric],
+    shows_all: bool,
+) -> Vec<PointSummary> {
     let mut points = Vec::new();
     for configuration in &plan.configurations {
         for step in &configuration.steps {
             let all = records.of(&step.point);
             let valid = all.valid();
-            let kept: Vec<Cow<'_, [Row]>> = valid.iter().map(|record| of_counting_turns(record)).collect();
-            let rows: Vec<&[Row]> = kept.iter().map(AsRef::as_ref).collect();
             // Where nothing counts, what the trials were bounded by says why.
-            let bounded = if valid.is_empty() { all.measured() } else { valid.clone() };
+            let bounded = match valid.is_empty() {
+                true if shows_all => all.all().iter().collect(),
+                true => all.measured(),
+                false => valid.clone(),
+            };
+            let summarised = if shows_all { &bounded } else { &valid };
+            let kept: Vec<Cow<'_, [Row]>> =
+                summarised.iter().map(|record| of_counting_turns(record)).collect();
+            let rows: Vec<&[Row]> = kept.iter().map(AsRef::as_ref).collect();
             points.push(PointSummary {
                 id: step.point.clone(),
                 step: step.name.clone(),

@@ -42,6 +42,11 @@ pub use plan::{
 };
 pub use schema::TRIALS_MAX;
 
+/// The key of this name that steps of every workload take.
+pub fn step_key(name: &str) -> Option<&'static crate::Param> {
+    schema::STEP.iter().find(|param| param.name == name)
+}
+
 use errors::Problems;
 use tree::{Data, Node, Table};
 

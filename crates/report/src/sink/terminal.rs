@@ -356,6 +356,13 @@ fn right(text: &str, width: usize) -> String {
     " ".repeat(width.saturating_sub(columns(text))) + text
 }
 
+/// `text`, with what steers a terminal made visible, behind `lead`; further lines are indented as far.
+pub fn wrapped(lead: &str, text: &str, width: usize) -> String {
+    let mut page = Page { out: String::new(), color: true, width: width.clamp(WIDTH_MIN, WIDTH_MAX) };
+    page.wrapped(lead, text);
+    page.out
+}
+
 /// Breaks at spaces, and inside words that are longer than a line. At least one line.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

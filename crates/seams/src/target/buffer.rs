@@ -1,0 +1,67 @@
+//! Memory that data is read into and written from.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Boundary at which buffers begin, as direct I/O asks for.
+pub const ALIGNED_BYTES: usize = 4096;
+
+/// Bytes that begin at a page's boundary. It is made once and goes back and forth between load and target.
+pub struct Buffer {
+    memory: Vec<u8>,
+    from: usize,
+    length: usize,
+}
+
+impl Buffer {
+    /// Zeroes, `length` bytes of them.
+    pub fn new(length: usize) -> Buffer {
+        let memory = vec![0; length + ALIGNED_BYTES];
+        let from = memory.as_ptr().align_offset(ALIGNED_BYTES).min(ALIGNED_BYTES);
+        Buffer { memory, from, length }
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.memory.len() - ALIGNED_BYTES
+    }
+
+    /// How many of its bytes count from here on; never more than its capacity.
+    pub fn resize(&mut self, length: usize) {
+        self.length = length.min(self.capacity());
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.from..self.from + self.length]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.from..self.from + self.length]
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} bytes", self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_begins_at_a_boundary_whatever_its_length_and_grows_no_further_than_it_is() {
+        for length in [0, 1, 512, 4095, 4096, 70_000] {
+            let mut buffer = Buffer::new(length);
+            assert_eq!((buffer.as_ptr() as usize % ALIGNED_BYTES, buffer.len()), (0, length));
+            buffer.fill(7);
+            buffer.resize(length + 1);
+            assert_eq!(buffer.len(), length);
+        }
+    }
+}

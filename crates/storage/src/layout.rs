@@ -1,0 +1,225 @@
+//! The files of a load: those that are there, and those that are made for it and go away with it.
+
+use crate::content::Content;
+use crate::plan::{MADE, Plan};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_seams::target::{
+    Answer, Buffer, Completion, Mode, Operation, Request, Session, SessionSettings, TargetError, ask,
+};
+
+/// Bytes and number of the writes that fill a new file.
+const BLOCK_BYTES: u64 = 1 << 20;
+const DEPTH: usize = 8;
+/// For each file when the load is over: whoever hangs is not waited for longer.
+const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+
+/// One file of the load.
+#[derive(Clone, Debug)]
+pub struct LaidFile {
+    /// Below the target; empty: the target itself.
+    pub path: String,
+    pub size_bytes: u64,
+    pub content: Content,
+}
+
+/// The files of one host's jobs, by their index among all.
+pub struct Laid {
+    pub files: BTreeMap<u64, LaidFile>,
+    made: Vec<String>,
+    session: Box<dyn Session>,
+    keep: bool,
+}
+
+impl Laid {
+    /// Finds or makes the files of `jobs`. `makes_shared`: of files that all hosts share this one makes those that lack.
+    ///
+    /// Errors: a file lacks, is too small, or cannot be made.
+    pub fn lay(plan: &Plan, jobs: &[u32], makes_shared: bool) -> Result<Laid, TargetError> {
+        let settings = SessionSettings { depth: DEPTH, timeout: plan.timeout };
+        let session = plan.target.build.session(&plan.url, &plan.options, settings)?;
+        let mut laid = Laid { files: BTreeMap::new(), made: Vec::new(), session, keep: plan.keep };
+        let names = laid.names(plan)?;
+        let may_make = !plan.is_shared || makes_shared;
+        for job in jobs {
+            for file in 0..plan.files_per_job {
+                let index = plan.file_of(*job, file);
+                if !laid.files.contains_key(&index) {
+                    let found = laid.file(plan, names.of(index), may_make)?;
+                    laid.files.insert(index, found);
+                }
+            }
+        }
+        Ok(laid)
+    }
+
+    fn ask(&mut self, plan: &Plan, operation: Operation) -> Result<Answer, TargetError> {
+        ask(&mut *self.session, operation, plan.timeout)
+    }
+
+    fn names(&mut self, plan: &Plan) -> Result<Names, TargetError> {
+        let offers = plan.target.build.offers();
+        if !offers.keeps_content {
+            return Ok(Names::Made);
+        }
+        let is_folder = match self.ask(plan, Operation::Stat { path: String::new() }) {
+            Ok(Answer::Info { is_folder, .. }) => is_folder,
+            Ok(_) => false,
+            Err(error) if error.is_missing() => false,
+            Err(error) => return Err(error),
+        };
+        if !is_folder {
+            return match plan.file_count() {
+                1 => Ok(Names::Itself),
+                many => Err(TargetError::coded(
+                    "ENOTDIR",
+                    format!(
+                        "{}: no folder, and the load has {many} files; name a folder that exists",
+                        plan.url
+                    ),
+                )),
+            };
+        }
+        if plan.reads_only() && offers.lists {
+            let mut there = match self.ask(plan, Operation::List { path: String::new() })? {
+                Answer::Names(names) => names,
+                _ => Vec::new(),
+            };
+            there.sort_unstable();
+            let mut files = Vec::new();
+            for path in there {
+                let info = self.ask(plan, Operation::Stat { path: path.clone() })?;
+                if matches!(info, Answer::Info { is_folder: false, .. }) {
+                    files.push(path);
+                }
+            }
+            if !files.is_empty() {
+                return Ok(Names::There(files));
+            }
+        }
+        Ok(Names::Made)
+    }
+
+    fn file(&mut self, plan: &Plan, path: String, may_make: bool) -> Result<LaidFile, TargetError> {
+        let of_url = plan.url.below(&path);
+        let content = Content::of(&of_url);
+        let there = match self.ask(plan, Operation::Stat { path: path.clone() }) {
+            Ok(Answer::Info { size_bytes, is_folder: false }) => Some(size_bytes),
+            Ok(_) => {
+                return Err(TargetError::coded("EISDIR", format!("{of_url} is a folder and not a file")));
+            }
+            Err(error) if error.is_missing() => None,
+            Err(error) => return Err(error),
+        };
+        let too_small = |size: u64, wanted: u64| {
+            let text = format!(
+                "{of_url} has {size} bytes, and {wanted} are wanted; a file that exists is not made larger"
+            );
+            Err(TargetError::coded("ENODATA", text))
+        };
+        // The host that made it did so empty, for all to write.
+        let is_new = !may_make && plan.mix <= 0.0;
+        let size_bytes = match (there, plan.file_bytes) {
+            (Some(size), Some(wanted)) if size < wanted && !is_new => return too_small(size, wanted),
+            (Some(size), None) if size < plan.size_bytes => return too_small(size, plan.size_bytes),
+            (Some(size), wanted) => wanted.unwrap_or(size),
+            (None, Some(wanted)) if may_make => {
+                self.make(plan, &path, wanted, content)?;
+                wanted
+            }
+            (None, _) => {
+                let text = format!("{of_url} does not exist; `file_size` says how large to make it");
+                return Err(TargetError::coded("ENOENT", text));
+            }
+        };
+        Ok(LaidFile { path, size_bytes, content })
+    }
+
+    /// A file that is only written is left empty; what is read has its content first.
+    fn make(
+        &mut self,
+        plan: &Plan,
+        path: &str,
+        size_bytes: u64,
+        content: Content,
+    ) -> Result<(), TargetError> {
+        let opened = self.ask(plan, Operation::Open { path: path.to_owned(), mode: Mode::Create })?;
+        self.made.push(path.to_owned());
+        let Answer::Opened { file, .. } = opened else { return Ok(()) };
+        if plan.mix > 0.0 && plan.target.build.offers().keeps_content {
+            let (mut at, mut under_way) = (0, 0);
+            let mut buffers: Vec<Buffer> = (0..DEPTH).map(|_| Buffer::new(BLOCK_BYTES as usize)).collect();
+            let mut batch = Vec::new();
+            let mut done: Vec<Completion> = Vec::new();
+            while at < size_bytes || under_way > 0 {
+                while at < size_bytes
+                    && let Some(mut buffer) = buffers.pop()
+                {
+                    let length = BLOCK_BYTES.min(size_bytes - at);
+                    buffer.resize(length as usize);
+                    content.fill(at, &mut buffer);
+                    batch.push(Request {
+                        tag: length,
+                        operation: Operation::Write { file, offset: at, buffer },
+                    });
+                    at += length;
+                    under_way += 1;
+                }
+                self.session.submit(&mut batch);
+                let before = done.len();
+                let reaped = self.session.reap(&mut done, plan.timeout);
+                reaped.map_err(|error| TargetError::new(error.to_string()))?;
+                if done.len() == before {
+                    let text = format!("{path}: making it: no answer within {:?}", plan.timeout);
+                    return Err(TargetError::coded("ETIMEDOUT", text));
+                }
+                for completion in done.drain(..) {
+                    under_way -= 1;
+                    completion.result.map_err(|error| {
+                        let text = format!("{}: making it: {}", plan.url.below(path), error.text);
+                        TargetError { text, ..error }
+                    })?;
+                    buffers.extend(completion.buffer);
+                }
+            }
+            self.ask(plan, Operation::Sync { file })?;
+        }
+        self.ask(plan, Operation::Close { file }).map(drop)
+    }
+}
+
+/// What was made goes away, whatever became of the load.
+impl Drop for Laid {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        for path in std::mem::take(&mut self.made) {
+            // One that cannot be removed is told by the next load, which finds it.
+            if ask(&mut *self.session, Operation::Remove { path }, REMOVED_WITHIN)
+                .is_err_and(|error| error.code.as_deref() == Some("ETIMEDOUT"))
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// How the files of a load are called.
+enum Names {
+    /// There is one, the target.
+    Itself,
+    /// Those that a folder holds, in order of name, from the first again where there are more jobs.
+    There(Vec<String>),
+    Made,
+}
+
+impl Names {
+    fn of(&self, index: u64) -> String {
+        match self {
+            Names::Itself => String::new(),
+            Names::There(names) => names[(index % names.len() as u64) as usize].clone(),
+            Names::Made => format!("{MADE}-{index}"),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What an io step asks for, read once.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use weir_core::{Kind, Param, Values};
+use weir_seams::target::{TargetEntry, TargetUrl};
+use weir_seams::workload::WorkloadError;
+
+const NS: f64 = 1e9;
+
+/// Order of the offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    Sequential,
+    Random,
+}
+
+/// When written data is asked to be on stable storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncWhen {
+    None,
+    /// Once a file, after its last write; the time counts.
+    End,
+    /// After each write, whose time is then that of both.
+    Each,
+}
+
+macro_rules! params {
+    ($size:literal) => {
+        &[
+            Param::new("hosts", Kind::Hosts, "Hosts that load.").required(),
+            Param::new("target", Kind::Text, "What is loaded: a path or a URL; `weir list target` has the kinds and their options.").required(),
+            Param::new("jobs", Kind::Count, "Jobs over all hosts, each with its own files and its own place in them.").default("1").range(1.0, 100_000.0),
+            Param::new("files_per_job", Kind::Count, "Files of a job, one after the other.").default("1").range(1.0, 10_000.0),
+            Param::new("layout", Kind::Choice(&["file-per-process", "shared"]), "Whether each job has its own files or all read and write the same.").default("file-per-process"),
+            Param::new("size", Kind::Size, "Bytes of one operation.").default($size).range(1.0, 2e9),
+            Param::new("file_size", Kind::Size, "Size of a file; of one that exists its own unless given.").range(1.0, 1e16),
+            Param::new("count", Kind::Count, "Operations of each job; unless given as many as its files have room for, once, or as the duration allows.").range(1.0, 1e12),
+            Param::new("depth", Kind::Count, "Operations that each job has under way at once.").default("1").range(1.0, 65_536.0),
+            Param::new("mix", Kind::Ratio, "Share of the operations that read; the others write.").default("1").range(0.0, 1.0),
+            Param::new("rate", Kind::Frequency, "Operations a second over all jobs, each at its own time whatever became of those before; absent: the next when one is done.").range(1e-3, 1e8),
+            Param::new("verify", Kind::Flag, "Compare every byte that is read with what belongs there.").default("false"),
+            Param::new("sync", Kind::Choice(&["none", "end", "each"]), "When written data must be on stable storage.").default("end"),
+            Param::new("timeout", Kind::Duration, "Longest that one operation is waited for; then it has failed, and its job ends.").default("60s").range(1e6, 86_400.0 * NS),
+            Param::new("keep", Kind::Flag, "Leave the files that the load made.").default("false"),
+        ]
+    };
+}
+
+pub const SEQUENTIAL: &[Param] = params!("1MiB");
+pub const RANDOM: &[Param] = params!("4KiB");
+
+/// What one operation may hold in memory over all jobs of a host.
+const MEMORY_BYTES_MAX: u64 = 8 << 30;
+/// Name and number of a job's files that the load makes.
+pub const MADE: &str = "weir-io";
+
+#[derive(Clone)]
+pub struct Plan {
+    pub pattern: Pattern,
+    pub url: TargetUrl,
+    pub target: &'static TargetEntry,
+    pub options: Values,
+    pub jobs: u32,
+    pub files_per_job: u32,
+    pub is_shared: bool,
+    pub size_bytes: u64,
+    pub file_bytes: Option<u64>,
+    pub depth: u32,
+    /// Share of reads.
+    pub mix: f64,
+    /// Of one job.
+    pub period: Option<Duration>,
+    pub verify: bool,
+    pub sync: SyncWhen,
+    pub timeout: Duration,
+    pub keep: bool,
+    pub duration: Option<Duration>,
+    /// Operations of each job; absent without a duration: once through its files.
+    pub count: Option<u64>,
+    pub warm_up: Duration,
+    pub interval: Duration,
+}
+
+impl Plan {
+    /// Errors: what contradicts itself or names no target, in words that name the key.
+    pub fn of(
+        pattern: Pattern,
+        values: &Values,
+        targets: &'static [TargetEntry],
+    ) -> Result<Plan, WorkloadError> {
+        let lacks = |key: &str| WorkloadError::new(format!("`{key}` is missing"));
+        let text = values.text("target").ok_or_else(|| lacks("target"))?;
+        let in_target = |text: String| WorkloadError::new(format!("`target`: {text}"));
+        let url = TargetUrl::parse(&text).map_err(in_target)?;
+        let (target, options) = url.resolve(targets).map_err(in_target)?;
+        let count = |key: &str| values.count(key).and_then(|it| u32::try_from(it).ok()).unwrap_or(1);
+        let jobs = count("jobs");
+        let rate = values.frequency("rate").map(|rate| rate.0 / f64::from(jobs));
+        let plan = Plan {
+            pattern,
+            url,
+            target,
+            options,
+            jobs,
+            files_per_job: count("files_per_job"),
+            is_shared: values.text("layout").as_deref() == Some("shared"),
+            size_bytes: values.size("size").ok_or_else(|| lacks("size"))?.0,
+            file_bytes: values.size("file_size").map(|size| size.0),
+            depth: count("depth"),
+            mix: values.ratio("mix").unwrap_or(1.0),
+            period: rate.map(|rate| Duration::from_secs_f64(1.0 / rate)),
+            verify: values.flag("verify").unwrap_or(false),
+            sync: match values.text("sync").as_deref() {
+                Some("none") => SyncWhen::None,
+                Some("each") => SyncWhen::Each,
+                _ => SyncWhen::End,
+            },
+            timeout: values.duration("timeout").unwrap_or(Duration::from_secs(60)),
+            keep: values.flag("keep").unwrap_or(false),
+            duration: values.duration("duration"),
+            count: values.count("count"),
+            warm_up: values.duration("warm_up").unwrap_or_default(),
+            interval: values.duration("interval").unwrap_or(Duration::from_millis(10)),
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), WorkloadError> {
+        let stop = |text: String| Err(WorkloadError::new(text));
+        if self.duration.is_some() && self.count.is_some() {
+            return stop("`duration` and `count` bound the same step; give one".to_owned());
+        }
+        if self.duration.is_some_and(|duration| duration <= self.warm_up) {
+            return stop("`warm_up` is not shorter than `duration`".to_owned());
+        }
+        if self.duration.is_none() && !self.warm_up.is_zero() {
+            return stop("`warm_up` is a part of a `duration`, and there is none".to_owned());
+        }
+        if self.verify && !self.target.build.offers().keeps_content {
+            return stop(format!("`verify`: {} keeps no content that could be verified", self.url));
+        }
+        if !self.target.build.offers().keeps_content && self.file_bytes.is_none() && self.is_unbounded() {
+            return stop(format!(
+                "{}: say `file_size`, `count` or `duration`: it has no size of its own",
+                self.url
+            ));
+        }
+        if let Some(file_bytes) = self.file_bytes.filter(|file_bytes| *file_bytes < self.size_bytes) {
+            return stop(format!(
+                "`size` is {} bytes and `file_size` {file_bytes}; no operation fits",
+                self.size_bytes
+            ));
+        }
+        let held = u64::from(self.jobs).saturating_mul(u64::from(self.depth)).saturating_mul(self.size_bytes);
+        if held > MEMORY_BYTES_MAX {
+            return stop(format!(
+                "`jobs`, `depth` and `size` come to {held} bytes of buffers; at most {MEMORY_BYTES_MAX} are possible"
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_unbounded(&self) -> bool {
+        self.duration.is_none() && self.count.is_none()
+    }
+
+    pub fn reads_only(&self) -> bool {
+        self.mix >= 1.0
+    }
+
+    /// Files that jobs have between them.
+    pub fn file_count(&self) -> u64 {
+        let of_jobs = if self.is_shared { 1 } else { u64::from(self.jobs) };
+        of_jobs * u64::from(self.files_per_job)
+    }
+
+    /// Index of a job's file among all.
+    pub fn file_of(&self, job: u32, file: u32) -> u64 {
+        let first = if self.is_shared { 0 } else { u64::from(job) * u64::from(self.files_per_job) };
+        first + u64::from(file)
+    }
+
+    /// Payload that a whole pass moves; `None` where a file's size is not known.
+    pub fn bytes(&self) -> Option<u64> {
+        let of_job = match self.count {
+            Some(count) => count.saturating_mul(self.size_bytes),
+            None => self.file_bytes?.saturating_mul(u64::from(self.files_per_job)),
+        };
+        let jobs = if self.is_shared && self.count.is_none() { 1 } else { u64::from(self.jobs) };
+        Some(of_job.saturating_mul(jobs))
+    }
+}

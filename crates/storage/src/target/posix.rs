@@ -1,0 +1,299 @@
+//! Files through the kernel's calls, `pread` and `pwrite`: at a depth of one by the load's own thread, deeper by as many threads
+//! beside it.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_core::{Kind, Param, Values};
+use weir_seams::target::{
+    Answer, Buffer, Completion, Mode, Offers, OpenFiles, Operation, Request, Session, SessionSettings,
+    Target, TargetError, TargetUrl, inside,
+};
+use weir_sys::{clock, errno};
+
+/// Threads of one session at most; what is deeper waits for one of them.
+const THREADS_MAX: usize = 64;
+
+pub const PARAMS: &[Param] = &[Param::new(
+    "direct",
+    Kind::Flag,
+    "Go around the page cache (O_DIRECT); sizes are then multiples of the disk's block.",
+)
+.default("false")];
+
+pub struct Posix;
+
+impl Target for Posix {
+    fn offers(&self) -> Offers {
+        Offers { keeps_content: true, lists: true, is_remote: false }
+    }
+    fn check(&self, url: &TargetUrl) -> Result<(), String> {
+        if url.path.is_empty() {
+            return Err(format!("{url}: no path follows `posix:`"));
+        }
+        Ok(())
+    }
+    fn session(
+        &self,
+        url: &TargetUrl,
+        options: &Values,
+        settings: SessionSettings,
+    ) -> Result<Box<dyn Session>, TargetError> {
+        let base = PathBuf::from(&url.path);
+        let direct = options.flag("direct").unwrap_or(false);
+        let files = Files { base, direct, open: OpenFiles::default() };
+        let threads = if settings.depth > 1 { settings.depth.min(THREADS_MAX) } else { 0 };
+        let crew = (threads > 0).then(|| Crew::of(threads)).transpose();
+        let crew = crew.map_err(|error| TargetError::new(format!("{url}: no thread for it: {error}")))?;
+        Ok(Box::new(PosixSession { files, crew, done: Vec::new() }))
+    }
+}
+
+/// A part of an operation that may take its time.
+enum Work {
+    Read { file: Arc<File>, offset: u64 },
+    Write { file: Arc<File>, offset: u64 },
+    Sync { file: Arc<File> },
+}
+
+struct Files {
+    base: PathBuf,
+    direct: bool,
+    open: OpenFiles<Arc<File>>,
+}
+
+impl Files {
+    fn path(&self, path: &str) -> Result<PathBuf, TargetError> {
+        inside(path)?;
+        Ok(if path.is_empty() { self.base.clone() } else { self.base.join(path) })
+    }
+
+    /// What is asked of names, and of a session's own table: short calls, made by the load's thread.
+    fn at_once(&mut self, operation: Operation) -> Result<Answer, TargetError> {
+        match operation {
+            Operation::Open { path, mode } => self.open(&path, mode),
+            Operation::Close { file } => self.open.remove(file).map(|_| Answer::Done),
+            Operation::Stat { path } => self.stat(&path),
+            Operation::List { path } => self.list(&path),
+            Operation::Remove { path } => self.remove(&path),
+            Operation::Read { .. } | Operation::Write { .. } | Operation::Sync { .. } => Ok(Answer::Done),
+        }
+    }
+
+    fn open(&mut self, path: &str, mode: Mode) -> Result<Answer, TargetError> {
+        let path = self.path(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(mode != Mode::Read);
+        options.create(mode == Mode::Create).truncate(mode == Mode::Create);
+        let opened = weir_sys::file::open(&path, &mut options, self.direct)
+            .and_then(|file| file.metadata().map(|about| (file, about)));
+        let (file, about) = opened.map_err(|error| failed(&path, &error))?;
+        if !about.is_file() {
+            return Err(TargetError::coded("EISDIR", format!("{}: not a regular file", path.display())));
+        }
+        Ok(Answer::Opened { file: self.open.add(Arc::new(file)), size_bytes: about.len() })
+    }
+
+    fn stat(&self, path: &str) -> Result<Answer, TargetError> {
+        let path = self.path(path)?;
+        let about = fs::metadata(&path).map_err(|error| failed(&path, &error))?;
+        Ok(Answer::Info { size_bytes: about.len(), is_folder: about.is_dir() })
+    }
+
+    fn list(&self, path: &str) -> Result<Answer, TargetError> {
+        let path = self.path(path)?;
+        let names = fs::read_dir(&path).and_then(|entries| {
+            entries
+                .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+                .collect::<io::Result<_>>()
+        });
+        names.map(Answer::Names).map_err(|error| failed(&path, &error))
+    }
+
+    fn remove(&self, path: &str) -> Result<Answer, TargetError> {
+        let path = self.path(path)?;
+        fs::remove_file(&path).map(|()| Answer::Done).map_err(|error| failed(&path, &error))
+    }
+}
+
+fn failed(path: &std::path::Path, error: &io::Error) -> TargetError {
+    let code = errno::name(error).map(str::to_owned);
+    TargetError { code, text: format!("{}: {error}", path.display()), ..TargetError::default() }
+}
+
+struct PosixSession {
+    files: Files,
+    crew: Option<Crew>,
+    done: Vec<Completion>,
+}
+
+impl Session for PosixSession {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for Request { tag, operation } in requests.drain(..) {
+            let opened = |file| self.files.open.get(file).map(Arc::clone);
+            let (work, buffer) = match operation {
+                Operation::Read { file, offset, buffer } => {
+                    (opened(file).map(|file| Work::Read { file, offset }), Some(buffer))
+                }
+                Operation::Write { file, offset, buffer } => {
+                    (opened(file).map(|file| Work::Write { file, offset }), Some(buffer))
+                }
+                Operation::Sync { file } => (opened(file).map(|file| Work::Sync { file }), None),
+                at_once => {
+                    let result = self.files.at_once(at_once);
+                    self.done.push(completion(tag, result, None));
+                    continue;
+                }
+            };
+            match (work, &self.crew) {
+                (Err(error), _) => self.done.push(completion(tag, Err(error), buffer)),
+                (Ok(work), Some(crew)) => crew.give(Task { tag, work, buffer }),
+                (Ok(work), None) => self.done.push(Task { tag, work, buffer }.carry_out()),
+            }
+        }
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>, limit: Duration) -> io::Result<()> {
+        let wanted = if self.done.is_empty() { limit } else { Duration::ZERO };
+        completions.append(&mut self.done);
+        match &self.crew {
+            Some(crew) => crew.take(completions, wanted),
+            None => std::thread::sleep(wanted),
+        }
+        Ok(())
+    }
+}
+
+fn completion(tag: u64, result: Result<Answer, TargetError>, buffer: Option<Buffer>) -> Completion {
+    let now_ns = clock::monotonic().as_ns();
+    Completion { tag, result, buffer, first_byte_ns: now_ns, done_ns: now_ns }
+}
+
+struct Task {
+    tag: u64,
+    work: Work,
+    buffer: Option<Buffer>,
+}
+
+impl Task {
+    fn carry_out(mut self) -> Completion {
+        let result = match (&self.work, &mut self.buffer) {
+            (Work::Read { file, offset }, Some(buffer)) => {
+                read(file, buffer, *offset).map(|bytes| Answer::Moved { bytes })
+            }
+            (Work::Write { file, offset }, Some(buffer)) => {
+                file.write_all_at(buffer, *offset).map(|()| Answer::Moved { bytes: buffer.len() as u64 })
+            }
+            (Work::Sync { file }, _) => file.sync_data().map(|()| Answer::Done),
+            (Work::Read { .. } | Work::Write { .. }, None) => Ok(Answer::Moved { bytes: 0 }),
+        };
+        let result = result.map_err(|error| TargetError {
+            code: errno::name(&error).map(str::to_owned),
+            text: error.to_string(),
+            is_lost: errno::name(&error) == Some("ESTALE") || errno::name(&error) == Some("ENOTCONN"),
+            ..TargetError::default()
+        });
+        completion(self.tag, result, self.buffer)
+    }
+}
+
+/// As far as the file goes.
+fn read(file: &File, into: &mut [u8], offset: u64) -> io::Result<u64> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read_at(&mut into[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Of a file that is read around the cache the rest of a piece that ended early cannot be asked for.
+            Err(error) if filled > 0 && error.kind() == ErrorKind::InvalidInput => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled as u64)
+}
+
+/// Threads that carry out what one session was asked.
+struct Crew {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    something_waits: Condvar,
+    done: Mutex<Vec<Completion>>,
+    something_done: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    tasks: VecDeque<Task>,
+    over: bool,
+}
+
+impl Crew {
+    fn of(threads: usize) -> io::Result<Crew> {
+        let crew = Crew { shared: Arc::default() };
+        for _ in 0..threads {
+            let shared = Arc::clone(&crew.shared);
+            std::thread::Builder::new().name("posix".to_owned()).spawn(move || serve(&shared))?;
+        }
+        Ok(crew)
+    }
+
+    fn give(&self, task: Task) {
+        self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).tasks.push_back(task);
+        self.shared.something_waits.notify_one();
+    }
+
+    /// Waits for the first, at most `limit`.
+    fn take(&self, completions: &mut Vec<Completion>, limit: Duration) {
+        let until = Instant::now() + limit;
+        let mut done = self.shared.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while done.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.shared.something_done.wait_timeout(done, left);
+            done = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        completions.append(&mut done);
+    }
+}
+
+/// A thread that hangs in a call ends when the call does; nobody waits for it.
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.over = true;
+        waiting.tasks.clear();
+        self.shared.something_waits.notify_all();
+    }
+}
+
+fn serve(shared: &Shared) {
+    loop {
+        let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let task = loop {
+            if waiting.over {
+                return;
+            }
+            match waiting.tasks.pop_front() {
+                Some(task) => break task,
+                None => {
+                    waiting = shared.something_waits.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        };
+        drop(waiting);
+        let completion = task.carry_out();
+        shared.done.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
+        shared.something_done.notify_one();
+    }
+}

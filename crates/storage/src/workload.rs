@@ -1,0 +1,352 @@
+//! The io workloads: their plan, their hosts' parts, and what they come to together.
+
+use crate::lane::{Apart, JobPlan, Lane, LaneOutcome};
+use crate::layout::Laid;
+use crate::metrics::{self, CLIENT_CPU};
+use crate::plan::{Pattern, Plan};
+use serde::{Deserialize, Serialize};
+use std::num::NonZero;
+use std::time::Duration;
+use weir_core::Values;
+use weir_core::evidence::{Candidate, CoreTime, Factor, GeneratorFacts, Load, THREAD_FULL, percent};
+use weir_core::metric::Metric;
+use weir_core::record::{Observed, Row};
+use weir_core::scenario::{RoleKey, Shape};
+use weir_core::shown::Shown;
+use weir_core::times::Times;
+use weir_seams::target::{TargetEntry, TargetError};
+use weir_seams::workload::{
+    Assignment, Bounds, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
+    WorkloadError,
+};
+
+/// Rows of the whole trial.
+const TRIAL: &str = "trial";
+/// Files are taken to be made at this rate at least; what is slower is given up.
+const MADE_BYTES_PER_SECOND: u64 = 10_000_000;
+/// A load of unknown size is planned as if it moved so much.
+const BYTES_PER_SECOND: u64 = 100_000_000;
+/// Jobs of a host of which each has its own distribution, and its own curve.
+const TIMES_MAX: usize = 64;
+const CURVES_MAX: usize = 16;
+
+pub struct Io {
+    pub name: &'static str,
+    pub pattern: Pattern,
+    pub targets: &'static [TargetEntry],
+}
+
+static ROLES: &[RoleKey] = &[RoleKey::many("hosts")];
+
+/// What a host is told beyond the step's values.
+#[derive(Debug, Serialize, Deserialize)]
+struct HostPart {
+    jobs: Vec<u32>,
+    seed: u64,
+    /// Of files that all share it makes those that lack.
+    makes_shared: bool,
+}
+
+/// What the coordinator needs of a host beyond its rows.
+#[derive(Debug, Serialize, Deserialize)]
+struct HostBody {
+    operations: u64,
+    bytes: u64,
+    failed: u64,
+    mismatched: u64,
+    /// Length of the time that counts.
+    counted_ns: u64,
+    cpu_ns: u64,
+    due: u64,
+    lateness_p99_ns: u64,
+    lateness_max_ns: u64,
+    /// Shares of the busiest thread's time on a core and in wait for one.
+    ran_waited: Option<(f64, f64)>,
+    first_failure: Option<String>,
+}
+
+impl Io {
+    fn plan(&self, values: &Values) -> Result<Plan, WorkloadError> {
+        Plan::of(self.pattern, values, self.targets)
+    }
+}
+
+impl Workload for Io {
+    fn roles(&self) -> &'static [RoleKey] {
+        ROLES
+    }
+    fn metrics(&self) -> &'static [Metric] {
+        metrics::METRICS
+    }
+    fn factors(&self) -> &'static [&'static Factor] {
+        metrics::FACTORS
+    }
+    fn shown(&self) -> &'static Shown {
+        &metrics::SHOWN
+    }
+
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let plan = self.plan(values)?;
+        let hosts: usize = shape.hosts.iter().map(|(_, count)| count).sum();
+        if hosts > plan.jobs as usize {
+            return Err(WorkloadError::new(format!(
+                "`jobs` is {} and there are {hosts} hosts; each host needs a job",
+                plan.jobs
+            )));
+        }
+        let made_bytes = plan.file_bytes.unwrap_or(0).saturating_mul(plan.file_count());
+        let bounds = Bounds {
+            prepare: Duration::from_secs(20) + Duration::from_secs(made_bytes / MADE_BYTES_PER_SECOND),
+            still: plan.timeout + Duration::from_secs(10),
+            drain: plan.timeout + Duration::from_secs(10),
+        };
+        let estimate = match plan.duration {
+            Some(duration) => Estimate::bounded(duration),
+            None => {
+                let bytes = plan.bytes();
+                let of_rate = plan.period.zip(plan.count).map(|(period, count)| period.mul_f64(count as f64));
+                let guessed = Duration::from_secs(1 + bytes.unwrap_or(0) / BYTES_PER_SECOND);
+                Estimate::about(of_rate.unwrap_or(guessed), bytes)
+            }
+        };
+        Ok(Estimate { bounds, ..estimate })
+    }
+
+    fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
+        let hosts: Vec<_> = request.roles.iter().flat_map(|(_, hosts)| hosts).collect();
+        let jobs = request.values.count("jobs").unwrap_or(1) as u32;
+        let assignment = |(index, peer): (usize, &&weir_seams::workload::Peer)| {
+            let own = (index as u32..jobs).step_by(hosts.len().max(1)).collect();
+            let part = HostPart { jobs: own, seed: request.seed, makes_shared: index == 0 };
+            Assignment {
+                // Whoever makes what all share is ready before the others look for it.
+                stage: u8::from(index > 0),
+                body: serde_json::to_value(part).unwrap_or_default(),
+                ..Assignment::alone(self.name, request, peer)
+            }
+        };
+        hosts.iter().enumerate().map(assignment).collect()
+    }
+
+    fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
+        let plan = self.plan(&assignment.values)?;
+        let part: HostPart = serde_json::from_value(assignment.body.clone()).map_err(|error| {
+            WorkloadError::new(format!("the coordinator's order is not understood: {error}"))
+        })?;
+        // Where it cannot be raised, opening the files will tell.
+        let _ = weir_sys::socket::raise_open_files();
+        let in_words = |error: TargetError| WorkloadError::new(error.text);
+        let laid = Laid::lay(&plan, &part.jobs, part.makes_shared).map_err(in_words)?;
+        let threads =
+            std::thread::available_parallelism().map_or(1, NonZero::get).min(part.jobs.len()).max(1);
+        let apart = Apart { times: part.jobs.len() <= TIMES_MAX, curves: part.jobs.len() <= CURVES_MAX };
+        let mut of_lanes: Vec<Vec<JobPlan>> = vec![Vec::new(); threads];
+        for (index, job) in part.jobs.iter().enumerate() {
+            let files =
+                (0..plan.files_per_job).filter_map(|file| laid.files.get(&plan.file_of(*job, file)).cloned());
+            of_lanes[index % threads].push((*job, files.collect()));
+        }
+        let lanes = of_lanes.into_iter().enumerate().map(|(index, jobs)| {
+            let name = format!("{}.{index}", assignment.host);
+            Lane::prepare(&plan, name, jobs, part.seed, apart).map_err(in_words)
+        });
+        let lanes = lanes.collect::<Result<_, _>>()?;
+        Ok(Box::new(Loading { host: assignment.host.clone(), plan, lanes, laid }))
+    }
+
+    fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
+        let mut derived = Derived::default();
+        let parsed: Result<Vec<HostBody>, _> =
+            outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone())).collect();
+        let bodies = match parsed {
+            Ok(bodies) if !bodies.is_empty() => bodies,
+            Ok(_) => return Derived { invalid: Some("no host said what it measured".to_owned()), ..derived },
+            Err(error) => {
+                return Derived {
+                    invalid: Some(format!("a host's outcome is not understood: {error}")),
+                    ..derived
+                };
+            }
+        };
+        let sum = |of: fn(&HostBody) -> u64| bodies.iter().map(of).sum::<u64>();
+        let seconds = bodies.iter().map(|body| body.counted_ns).max().unwrap_or(0) as f64 / 1e9;
+        let (operations, bytes) = (sum(|it| it.operations), sum(|it| it.bytes));
+        let mut put = |metric: &str, value: f64| {
+            derived.rows.push(Row {
+                entity: TRIAL.to_owned(),
+                metric: metric.to_owned(),
+                value: Observed::Value(value),
+            });
+        };
+        if seconds > 0.0 && operations > 0 {
+            put(metrics::OPERATIONS_TOTAL, operations as f64 / seconds);
+            put(metrics::BYTES_TOTAL, bytes as f64 / seconds);
+            put(metrics::CPU, sum(|it| it.cpu_ns) as f64 / 1e9 / operations as f64);
+        }
+        put(metrics::FAILED, sum(|it| it.failed) as f64);
+        put(metrics::MISMATCHED, sum(|it| it.mismatched) as f64);
+        let busiest =
+            bodies.iter().filter_map(|it| it.ran_waited).max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+        let is_timed = context.values.frequency("rate").is_some();
+        derived.load = Load {
+            wants_machine: !is_timed,
+            is_off_links: self.plan(context.values).is_ok_and(|plan| !plan.target.build.offers().is_remote),
+            generator: is_timed.then(|| self.generator(context.values, &bodies)),
+            ..Load::default()
+        };
+        if let Some((ran, waited)) = busiest.filter(|(ran, waited)| ran + waited >= THREAD_FULL) {
+            let evidence = vec![format!(
+                "the busiest thread that loads ran {} of the time and waited for a core {}",
+                percent(ran),
+                percent(waited)
+            )];
+            let candidate = Candidate::new(&CLIENT_CPU, ran + waited, evidence);
+            derived.candidates.push(candidate.of_thread(CoreTime { ran, waited }));
+        }
+        let first = bodies.iter().find_map(|body| body.first_failure.clone());
+        let failed = sum(|it| it.failed);
+        if let Some(first) = first.as_ref().filter(|_| operations > 0) {
+            let verb = if failed == 1 { "operation" } else { "operations" };
+            derived.warnings.push(format!("{failed} {verb} failed, the first: {first}"));
+        }
+        if operations == 0 {
+            let why = first.unwrap_or_else(|| "nothing was done within the time that counts".to_owned());
+            derived.invalid = Some(format!("no operation was done: {why}"));
+        }
+        derived
+    }
+}
+
+impl Io {
+    fn generator(&self, values: &Values, bodies: &[HostBody]) -> GeneratorFacts {
+        let most = |of: fn(&HostBody) -> u64| bodies.iter().map(of).max().unwrap_or(0) as f64 / 1e9;
+        let rate = values.frequency("rate").map_or(0.0, |rate| rate.0);
+        let jobs = values.count("jobs").unwrap_or(1) as f64;
+        GeneratorFacts {
+            due_count: bodies.iter().map(|body| body.due).sum(),
+            missed_count: 0,
+            lateness_seconds: most(|it| it.lateness_p99_ns),
+            lateness_seconds_max: most(|it| it.lateness_max_ns),
+            period_seconds: if rate > 0.0 { jobs / rate } else { 0.0 },
+        }
+    }
+}
+
+/// One host's part, ready to run.
+struct Loading {
+    host: String,
+    plan: Plan,
+    lanes: Vec<Lane>,
+    /// The files that were made go away with it.
+    laid: Laid,
+}
+
+impl Task for Loading {
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        let Loading { host, plan, lanes, laid } = *self;
+        let ran: Vec<std::io::Result<LaneOutcome>> = std::thread::scope(|scope| {
+            let running: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| lane.run(control))).collect();
+            let panicked = || std::io::Error::other("a thread of the load panicked: this is a bug of weir");
+            running.into_iter().map(|lane| lane.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        });
+        let lanes: Vec<LaneOutcome> = ran
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| WorkloadError::new(format!("{}: {error}", plan.url)))?;
+        drop(laid);
+        Ok(outcome(host, &plan, control, lanes))
+    }
+}
+
+fn outcome(host: String, plan: &Plan, control: &Control, lanes: Vec<LaneOutcome>) -> Outcome {
+    let start_ns = (control.start_at() + plan.warm_up).as_ns();
+    let mut outcome = Outcome { host, started_ns: control.start_at().as_ns(), ..Outcome::default() };
+    outcome.ended_ns = lanes.iter().map(|lane| lane.ended_ns).max().unwrap_or(outcome.started_ns);
+    let is_timed = plan.duration.is_some();
+    let last_ns = lanes.iter().flat_map(|lane| &lane.jobs).map(|job| job.done.last_ns).max().unwrap_or(0);
+    let end_ns = if is_timed { outcome.ended_ns } else { last_ns };
+    let mut body = HostBody {
+        operations: 0,
+        bytes: 0,
+        failed: 0,
+        mismatched: 0,
+        counted_ns: end_ns.saturating_sub(start_ns),
+        cpu_ns: 0,
+        due: 0,
+        lateness_p99_ns: 0,
+        lateness_max_ns: 0,
+        ran_waited: None,
+        first_failure: None,
+    };
+    for lane in lanes {
+        body.cpu_ns += lane.cpu.as_nanos() as u64;
+        body.ran_waited = body
+            .ran_waited
+            .into_iter()
+            .chain(lane.ran_and_waited)
+            .max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+        if let Some(late) = lane.lateness.as_ref().and_then(Times::distribution) {
+            body.due += late.count.iter().sum::<u64>();
+            body.lateness_p99_ns = body.lateness_p99_ns.max(percentile_ns(&late, 0.99));
+            body.lateness_max_ns = body.lateness_max_ns.max(late.max_ns);
+        }
+        for job in &lane.jobs {
+            let done = job.done;
+            body.operations += done.operations;
+            body.bytes += done.bytes;
+            body.failed += done.failed;
+            body.mismatched += done.mismatched;
+            let own_end_ns = if is_timed { end_ns } else { done.last_ns };
+            let seconds = own_end_ns.saturating_sub(start_ns) as f64 / 1e9;
+            let mut put = |metric: &str, value: f64| {
+                let entity = job.entity.clone();
+                outcome.rows.push(Row { entity, metric: metric.to_owned(), value: Observed::Value(value) });
+            };
+            if done.operations > 0 && seconds > 0.0 {
+                put(metrics::OPERATIONS, done.operations as f64 / seconds);
+                put(metrics::BYTES, done.bytes as f64 / seconds);
+                put(metrics::PAUSE, done.pause_ns as f64 / 1e9);
+                if !is_timed {
+                    put(metrics::JOBS, seconds);
+                }
+            }
+        }
+        let of_host = |times: &Times| Some((format!("host.{}", outcome.host), times.distribution()?));
+        let opens = of_host(&lane.open_times).map(|it| (metrics::OPEN, it));
+        let syncs = lane.sync_times.as_ref().and_then(of_host).map(|it| (metrics::SYNC, it));
+        let latencies = lane
+            .times
+            .iter()
+            .filter_map(|(entity, times)| Some((metrics::LATENCY, (entity.clone(), times.distribution()?))));
+        for (metric, (entity, histogram)) in opens.into_iter().chain(syncs).chain(latencies) {
+            outcome.rows.push(Row {
+                entity,
+                metric: metric.to_owned(),
+                value: Observed::Histogram(histogram),
+            });
+        }
+        outcome.series.extend(lane.series);
+        if body.first_failure.is_none() {
+            body.first_failure =
+                lane.failures.first().map(|it| format!("{} {}: {}", it.operation, it.target, it.text));
+        }
+        outcome.failures.absorb(lane.failures);
+    }
+    outcome.body = serde_json::to_value(body).unwrap_or_default();
+    outcome
+}
+
+/// The value that a share of all does not exceed.
+fn percentile_ns(histogram: &weir_core::record::Histogram, share: f64) -> u64 {
+    let wanted = (histogram.count.iter().sum::<u64>() as f64 * share).ceil() as u64;
+    let mut seen = 0;
+    let found = histogram.value_ns.iter().zip(&histogram.count).find(|(_, count)| {
+        seen += **count;
+        seen >= wanted
+    });
+    found.map_or(histogram.max_ns, |(value, _)| (*value).min(histogram.max_ns))
+}

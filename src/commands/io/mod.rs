@@ -1,0 +1,156 @@
+//! `weir io`: load on anything that stores. The flags are the parameters of the workloads.
+
+use super::single::{Given, Single, table};
+use crate::output::{say, say_json};
+use crate::registry;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
+use std::path::PathBuf;
+use weir_core::param::{Kind, Param};
+use weir_core::scenario;
+use weir_seams::workload::WorkloadEntry;
+
+/// What the names of the workloads begin with.
+const PREFIX: &str = "io-";
+/// Keys of every step that are flags here too.
+const OF_STEPS: [&str; 3] = ["duration", "warm_up", "interval"];
+/// Given by its place, and by this machine.
+const TARGET: &str = "target";
+const HOSTS: &str = "hosts";
+
+/// Load storage: files of this machine, or of a server
+pub struct Args {
+    workload: &'static WorkloadEntry,
+    given: Vec<Given>,
+    out: Option<PathBuf>,
+    trials: u32,
+    json: bool,
+}
+
+fn entries() -> impl Iterator<Item = (&'static str, &'static WorkloadEntry)> {
+    registry::workloads().iter().filter_map(|entry| Some((entry.name.strip_prefix(PREFIX)?, entry)))
+}
+
+/// The workload's keys and those of every step, each once.
+fn params(entry: &'static WorkloadEntry) -> impl Iterator<Item = &'static Param> {
+    let own = entry.params.iter().filter(|param| !matches!(param.name, TARGET | HOSTS));
+    own.chain(OF_STEPS.iter().filter_map(|name| scenario::step_key(name)))
+}
+
+fn value_name(kind: Kind) -> String {
+    match kind {
+        Kind::Choice(choices) => choices.join("|"),
+        Kind::Count => "N".to_owned(),
+        Kind::Ratio => "SHARE".to_owned(),
+        Kind::Rate | Kind::Frequency => "RATE".to_owned(),
+        Kind::Size => "SIZE".to_owned(),
+        Kind::Duration => "TIME".to_owned(),
+        _ => "TEXT".to_owned(),
+    }
+}
+
+/// A flag of a parameter: a switch, or a list, which is a sweep.
+fn flag(param: &'static Param) -> Arg {
+    let about = param.about.trim_end_matches('.').to_owned();
+    let default = param.default.filter(|_| param.kind != Kind::Flag);
+    let help = default.map_or(about.clone(), |default| format!("{about} [default: {default}]"));
+    let arg = Arg::new(param.name).long(param.name.replace('_', "-")).help(help);
+    match param.kind {
+        Kind::Flag => arg.action(ArgAction::SetTrue),
+        kind => arg.value_name(format!("{}[,…]", value_name(kind))).value_delimiter(','),
+    }
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        let of = |(name, entry): (&'static str, &'static WorkloadEntry)| {
+            let target = Arg::new(TARGET)
+                .required(true)
+                .value_name("TARGET")
+                .help("A path or a URL; `weir list target` has the kinds and their options");
+            let out =
+                Arg::new("out").long("out").value_name("DIR").value_parser(clap::value_parser!(PathBuf));
+            let trials = Arg::new("trials").long("trials").value_name("N").default_value("1");
+            let json = Arg::new("json").long("json").action(ArgAction::SetTrue);
+            Command::new(name)
+                .about(entry.about.trim_end_matches('.'))
+                .arg(target)
+                .args(params(entry).map(flag))
+                .arg(
+                    trials
+                        .value_parser(clap::value_parser!(u32).range(1..))
+                        .help("How often each point is measured"),
+                )
+                .arg(out.help("Keep the results and the report in DIR/NAME/UTC-TIME-ID"))
+                .arg(json.help("Print the summary document on standard output and nothing else"))
+        };
+        command
+            .about("Load storage: files of this machine, or of a server")
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .subcommands(entries().map(of))
+            .after_help(
+                "\
+Examples:
+  weir io seq /data/big --size 1MiB,4MiB --verify
+  weir io random /data --file-size 1GiB --depth 1,8,32 --duration 10s --json
+  weir io random '/data/f?direct=true' --mix 0.7 --rate 2kHz --duration 1min
+  weir io seq mem: --file-size 1GiB --jobs 4
+
+Files that a load makes go away with it; one that exists is only read unless --mix says otherwise.
+A flag with a list measures one point a value.",
+            )
+    }
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
+        let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        let (_, workload) = entries().find(|(known, _)| *known == name).ok_or_else(missing)?;
+        let target = workload.params.iter().filter(|param| param.name == TARGET);
+        let given = target.chain(params(workload)).filter_map(|param| {
+            let texts: Vec<String> = match param.kind {
+                Kind::Flag if matches.get_flag(param.name) => vec!["true".to_owned()],
+                Kind::Flag => Vec::new(),
+                _ => matches.get_many::<String>(param.name)?.map(|text| text.trim().to_owned()).collect(),
+            };
+            (!texts.is_empty()).then_some(Given { param, texts })
+        });
+        Ok(Args {
+            workload,
+            given: given.collect(),
+            out: matches.get_one::<PathBuf>("out").cloned(),
+            trials: matches.get_one::<u32>("trials").copied().unwrap_or(1),
+            json: matches.get_flag("json"),
+        })
+    }
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Args::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Exit status 2: nothing could be measured; 3: what was measured does not count, or not all of it was.
+pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let single = Single {
+        workload: args.workload,
+        given: &args.given,
+        trials: args.trials,
+        out: args.out.as_deref(),
+        quiet: args.json,
+    };
+    let Some(summary) = single.run()? else { return Ok(2) };
+    if args.json {
+        say_json(weir_report::json(&summary))?;
+    } else {
+        say(table(&summary, args.workload.build.metrics()).trim_end())?;
+    }
+    if summary.points.iter().all(|point| point.valid_trials == 0 && point.metrics.is_empty()) {
+        return Ok(2);
+    }
+    let complete = summary.points.iter().all(|point| point.valid_trials > 0);
+    Ok(if complete && weir_sys::signal::interrupts() == 0 { 0 } else { 3 })
+}

@@ -1,0 +1,191 @@
+//! `weir io`, and io steps of scenarios, on files of this machine.
+
+use super::support::{Ran, finish_within, ran, run, start, turn, weir};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+fn document(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
+}
+
+/// Of the only point.
+fn mean(summary: &Value, metric: &str) -> f64 {
+    summary["points"][0]["metrics"][metric]["mean"]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{metric}: {summary:#}"))
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+// Spec: storage.md#io-2
+#[test]
+fn a_sweep_on_a_folder_measures_each_point_and_leaves_the_folder_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().to_str().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let kept = out.path().to_str().unwrap();
+    let ran = run(&[
+        "io",
+        "random",
+        at,
+        "--file-size",
+        "8MiB",
+        "--size",
+        "4KiB,64KiB",
+        "--depth",
+        "2",
+        "--verify",
+        "--duration",
+        "300ms",
+        "--json",
+        "--out",
+        kept,
+    ]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let summary = document(&ran);
+    let ids: Vec<&str> =
+        summary["points"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["io-random/size=4KiB", "io-random/size=64KiB"]);
+    for point in summary["points"].as_array().unwrap() {
+        assert_eq!(point["metrics"]["io.mismatched_operations"]["mean"], 0.0, "{point:#}");
+        assert!(point["metrics"]["io.operations_total_per_second"]["mean"].as_f64().unwrap() > 100.0);
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+    let page =
+        fs::read_to_string(Path::new(summary["results"].as_str().unwrap()).join("report.html")).unwrap();
+    assert!(page.contains("payload moved over time"), "the report has the curve openly");
+}
+
+// Spec: storage.md#verify-2
+#[test]
+fn a_byte_that_is_wrong_is_in_the_failures_with_its_place_and_the_rest_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f");
+    let at = file.to_str().unwrap();
+    let made = run(&["io", "seq", at, "--file-size", "1MiB", "--mix", "0", "--keep", "--json"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[777_777] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let ran = run(&[
+        "io",
+        "seq",
+        at,
+        "--size",
+        "64KiB",
+        "--verify",
+        "--json",
+        "--out",
+        out.path().to_str().unwrap(),
+    ]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let summary = document(&ran);
+    assert_eq!(mean(&summary, "io.mismatched_operations"), 1.0);
+    assert!(summary["warnings"].to_string().contains("from offset 777777 on"), "{summary:#}");
+    let failures = Path::new(summary["results"].as_str().unwrap()).join("failures.jsonl");
+    let failures = fs::read_to_string(failures).unwrap();
+    assert!(failures.contains("EBADMSG") && failures.lines().count() == 1, "{failures}");
+}
+
+// Spec: storage.md#failure-4
+#[test]
+fn what_cannot_be_loaded_is_an_error_in_words_and_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let lacks = folder.path().join("none");
+    for (arguments, status, said) in [
+        (vec![lacks.to_str().unwrap()], 2, "`file_size` says how large"),
+        (vec!["warp:x"], 2, "no target is called \"warp\""),
+        (vec!["null:", "--verify", "--count", "1"], 2, "keeps no content"),
+        (vec!["/", "--file-size", "1MiB", "--depth", "0"], 2, "depth"),
+    ] {
+        let ran = run(&[&["io", "random"], &arguments[..]].concat());
+        assert_eq!(ran.status, status, "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(
+            format!("{}{}", ran.stdout, ran.stderr).replace('\n', " ").contains(said),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+// Spec: storage.md#io-2
+#[test]
+fn an_interrupt_keeps_what_was_measured_and_removes_what_was_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = weir();
+    let at = folder.path().to_str().unwrap();
+    let child =
+        start(command.args(["io", "random", at, "--file-size", "4MiB", "--duration", "10min", "--json"]));
+    super::support::eventually("the file is there", Duration::from_secs(20), || {
+        !names(folder.path()).is_empty()
+    });
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ran = ran(finish_within(child, Duration::from_secs(30)));
+    assert_eq!(ran.status, 3, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("cut short by the user"), "{}", ran.stdout);
+    assert_eq!(names(folder.path()), [""; 0]);
+}
+
+// Spec: storage.md#io-3
+#[test]
+fn hosts_of_a_lab_share_a_file_and_a_fault_on_one_of_them_is_a_pause() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("shared.toml");
+    fs::create_dir(folder.path().join("store")).unwrap();
+    let target = folder.path().join("store/f");
+    let text = format!(
+        r#"
+[scenario]
+name = "shared"
+about = "Two hosts and one file"
+trials = 1
+[[lab.site]]
+name = "a"
+hosts = 2
+[[step]]
+name = "load"
+workload = "io-random"
+hosts = "a-*"
+target = "{}"
+jobs = 2
+layout = "shared"
+file_size = "4MiB"
+rate = "200Hz"
+duration = "3s"
+verify = true
+[[fault]]
+name = "stop"
+step = "load"
+at = "1s"
+on = "host.a-1"
+do = {{ pause = {{ for = "700ms" }} }}
+[[criterion]]
+text = "no wrong byte"
+metric = "io.mismatched_operations"
+at_most = 0
+[[criterion]]
+text = "the stopped host's operations waited for it"
+metric = "io.latency_seconds.max"
+between = ["400ms", "1.5s"]
+"#,
+        target.display()
+    );
+    fs::write(&scenario, text).unwrap();
+    let out = folder.path().join("results");
+    let ran = run(&["run", scenario.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()]);
+    let summary = document(&ran);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    assert_eq!(names(&folder.path().join("store")), [""; 0]);
+}
