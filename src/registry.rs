@@ -39,7 +39,7 @@ fn storage() -> &'static [WorkloadEntry] {
 
 pub fn targets() -> &'static [TargetEntry] {
     static ALL: LazyLock<Vec<TargetEntry>> = LazyLock::new(|| {
-        let slices: &[&[TargetEntry]] = &[weir_storage::target::TARGETS];
+        let slices: &[&[TargetEntry]] = &[weir_storage::target::TARGETS, weir_xrootd::TARGETS];
         slices.concat()
     });
     &ALL

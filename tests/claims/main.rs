@@ -36,3 +36,4 @@ mod support;
 mod tables;
 mod verdicts;
 mod watch;
+mod xrootd;

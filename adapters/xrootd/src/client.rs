@@ -1,0 +1,904 @@
+//! The client without its sockets: operations, bytes that came and the time go in; bytes to be sent, connections to be made and
+//! completions come out.
+
+use crate::wire::{self, HEADER_BYTES, Handle, Header, Opening};
+use std::collections::{BTreeMap, VecDeque};
+use weir_seams::target::{Answer, Buffer, Completion, FileId, Mode, Operation, Request, TargetError, inside};
+
+/// Redirects that one operation follows before it is taken to go in a circle.
+const REDIRECTS_MAX: u32 = 16;
+/// Longest answer beside the content of files: a folder's names.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// After a connection that failed the next to the same place is tried so much later.
+const AGAIN_NS: u64 = 300_000_000;
+/// A server that asks to wait is believed for so long.
+const WAIT_SECONDS_MAX: u64 = 3_600;
+/// Streams of a connection, one an operation that is under way.
+const STREAMS_MAX: usize = 60_000;
+
+/// Who and where a server is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub host: String,
+    pub port: u16,
+}
+
+/// What the shell is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Connect { connection: usize, place: Place },
+    Close { connection: usize },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Connecting,
+    /// The server's greeting and its version are awaited.
+    Greeted,
+    VersionAsked,
+    LoggingIn,
+    Authenticating,
+    Ready,
+    Gone,
+}
+
+/// What is read of an answer that is under way.
+enum Reading {
+    Header {
+        bytes: [u8; HEADER_BYTES],
+        filled: usize,
+    },
+    Body {
+        header: Header,
+        body: Vec<u8>,
+    },
+    /// Straight into the buffer of the operation that asked for it.
+    Content {
+        key: usize,
+        header: Header,
+        left: usize,
+    },
+}
+
+const NO_HEADER: Reading = Reading::Header { bytes: [0; HEADER_BYTES], filled: 0 };
+
+struct Connection {
+    place: Place,
+    stage: Stage,
+    reading: Reading,
+    /// What is to be sent.
+    outgoing: Vec<u8>,
+    /// By stream: the operation that waits for its answer.
+    streams: BTreeMap<u16, usize>,
+    next_stream: u16,
+    /// Operations that are sent when the login is through.
+    waiting: VecDeque<usize>,
+    heard_ns: u64,
+}
+
+enum Kind {
+    Open { file: FileId, opening: Opening, is_recovery: bool },
+    Read { file: FileId, offset: u64, buffer: Buffer },
+    Write { file: FileId, offset: u64, buffer: Buffer },
+    Sync { file: FileId },
+    Close { file: FileId },
+    Stat,
+    List { names: Vec<u8> },
+    Remove,
+}
+
+struct Task {
+    /// `None`: of the client's own.
+    tag: Option<u64>,
+    kind: Kind,
+    /// Of those that name one.
+    path: String,
+    /// What the last redirect wants to be told.
+    opaque: String,
+    /// Hosts that did not answer.
+    tried: Vec<String>,
+    /// A manager may remember that only a server which is gone has it: it is to look anew.
+    refresh: bool,
+    connection: Option<usize>,
+    redirects: u32,
+    retries: u32,
+    filled: usize,
+    first_byte_ns: u64,
+    /// Given up then.
+    deadline_ns: u64,
+    /// A server asked to come again later.
+    resend_ns: Option<u64>,
+    last_failure: String,
+}
+
+enum FileState {
+    Open {
+        connection: usize,
+        handle: Handle,
+    },
+    /// Its server is gone: it is opened again, and then these go on.
+    Recovering {
+        waiting: Vec<usize>,
+    },
+}
+
+struct OpenFile {
+    path: String,
+    mode: Mode,
+    state: FileState,
+}
+
+pub struct Settings {
+    /// Where everything begins.
+    pub first: Place,
+    /// For which a server may be silent.
+    pub silence_ns: u64,
+    /// After which an operation has failed.
+    pub limit_ns: u64,
+    /// The path of the target.
+    pub base: String,
+    pub process: u32,
+    pub user: String,
+    pub group: String,
+}
+
+pub struct Client {
+    settings: Settings,
+    connections: Vec<Connection>,
+    tasks: Vec<Option<Task>>,
+    free: Vec<usize>,
+    files: BTreeMap<FileId, OpenFile>,
+    next_file: u32,
+    actions: VecDeque<Action>,
+    done: Vec<Completion>,
+    /// When a place that failed may be tried again.
+    not_before: BTreeMap<Place, u64>,
+    /// Operations without a connection, until then.
+    paused: Vec<(u64, usize)>,
+}
+
+impl Client {
+    pub fn new(settings: Settings) -> Client {
+        Client {
+            settings,
+            connections: Vec::new(),
+            tasks: Vec::new(),
+            free: Vec::new(),
+            files: BTreeMap::new(),
+            next_file: 0,
+            actions: VecDeque::new(),
+            done: Vec::new(),
+            not_before: BTreeMap::new(),
+            paused: Vec::new(),
+        }
+    }
+
+    pub fn action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    pub fn completions(&mut self, into: &mut Vec<Completion>) {
+        into.append(&mut self.done);
+    }
+
+    pub fn has_completions(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// What is to be sent on a connection; whoever sends takes from its front.
+    pub fn outgoing(&mut self, connection: usize) -> &mut Vec<u8> {
+        &mut self.connections[connection].outgoing
+    }
+
+    pub fn submit(&mut self, request: Request, now_ns: u64) {
+        let Request { tag, operation } = request;
+        let (path, kind) = match operation {
+            Operation::Open { path, mode } => {
+                let opening = match mode {
+                    Mode::Read => Opening::Read,
+                    Mode::Update => Opening::Update,
+                    Mode::Create => Opening::Create,
+                };
+                let file = FileId(self.next_file);
+                self.next_file = self.next_file.wrapping_add(1);
+                (path, Kind::Open { file, opening, is_recovery: false })
+            }
+            Operation::Read { file, offset, buffer } => (String::new(), Kind::Read { file, offset, buffer }),
+            Operation::Write { file, offset, buffer } => {
+                (String::new(), Kind::Write { file, offset, buffer })
+            }
+            Operation::Sync { file } => (String::new(), Kind::Sync { file }),
+            Operation::Close { file } => (String::new(), Kind::Close { file }),
+            Operation::Stat { path } => (path, Kind::Stat),
+            Operation::List { path } => (path, Kind::List { names: Vec::new() }),
+            Operation::Remove { path } => (path, Kind::Remove),
+        };
+        let of_file = file_of(&kind);
+        let refused = inside(&path).err();
+        let path = match path.as_str() {
+            "" => self.settings.base.clone(),
+            below => format!("{}/{below}", self.settings.base.trim_end_matches('/')),
+        };
+        let key = self.add(Task {
+            tag: Some(tag),
+            kind,
+            path,
+            opaque: String::new(),
+            tried: Vec::new(),
+            refresh: false,
+            connection: None,
+            redirects: 0,
+            retries: 0,
+            filled: 0,
+            first_byte_ns: 0,
+            deadline_ns: now_ns.saturating_add(self.settings.limit_ns),
+            resend_ns: None,
+            last_failure: String::new(),
+        });
+        match (refused, of_file) {
+            (Some(error), _) => self.fail(key, error, now_ns),
+            (None, Some(file)) => self.send_of_file(key, file, now_ns),
+            (None, None) => self.send_to(key, self.settings.first.clone(), now_ns),
+        }
+    }
+
+    fn add(&mut self, task: Task) -> usize {
+        match self.free.pop() {
+            Some(key) => {
+                self.tasks[key] = Some(task);
+                key
+            }
+            None => {
+                self.tasks.push(Some(task));
+                self.tasks.len() - 1
+            }
+        }
+    }
+
+    /// Sends what concerns an open file to the server that has it.
+    fn send_of_file(&mut self, key: usize, file: FileId, now_ns: u64) {
+        match self.files.get_mut(&file).map(|it| &mut it.state) {
+            None => {
+                let text = format!("file {} of this session is not open", file.0);
+                self.fail(key, TargetError::coded("EBADF", text).lost(), now_ns);
+            }
+            Some(FileState::Open { connection, .. }) => {
+                let connection = *connection;
+                self.send_on(key, connection, now_ns);
+            }
+            Some(FileState::Recovering { waiting }) => waiting.push(key),
+        }
+    }
+
+    /// Sends to a server, over a connection that there is or a new one.
+    fn send_to(&mut self, key: usize, place: Place, now_ns: u64) {
+        let there = self.connections.iter().position(|it| it.place == place && it.stage != Stage::Gone);
+        if let Some(connection) = there {
+            return self.send_on(key, connection, now_ns);
+        }
+        let not_before_ns = self.not_before.get(&place).copied().unwrap_or(0);
+        if not_before_ns > now_ns {
+            self.paused.push((not_before_ns, key));
+            return;
+        }
+        let connection = self.connections.len();
+        self.connections.push(Connection {
+            place: place.clone(),
+            stage: Stage::Connecting,
+            reading: NO_HEADER,
+            outgoing: Vec::new(),
+            streams: BTreeMap::new(),
+            next_stream: 1,
+            waiting: VecDeque::new(),
+            heard_ns: now_ns,
+        });
+        self.actions.push_back(Action::Connect { connection, place });
+        self.send_on(key, connection, now_ns);
+    }
+
+    fn send_on(&mut self, key: usize, connection: usize, now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        task.connection = Some(connection);
+        let to = &mut self.connections[connection];
+        if to.stage != Stage::Ready || to.streams.len() >= STREAMS_MAX {
+            to.waiting.push_back(key);
+            return;
+        }
+        if to.streams.is_empty() {
+            // Silence counts from the first question on.
+            to.heard_ns = now_ns;
+        }
+        while to.streams.contains_key(&to.next_stream) || to.next_stream == 0 {
+            to.next_stream = to.next_stream.wrapping_add(1);
+        }
+        let stream = to.next_stream;
+        to.next_stream = to.next_stream.wrapping_add(1);
+        to.streams.insert(stream, key);
+        let handle = file_of(&task.kind).and_then(|file| match self.files.get(&file)?.state {
+            FileState::Open { handle, .. } => Some(handle),
+            FileState::Recovering { .. } => None,
+        });
+        let handle = handle.unwrap_or_default();
+        let path = with_opaque(&task.path, &task.opaque, &task.tried);
+        let out = &mut to.outgoing;
+        task.filled = 0;
+        match &mut task.kind {
+            Kind::Open { opening, .. } => {
+                // Asked for each time, a manager would look anew each time and never answer.
+                let refresh = std::mem::take(&mut task.refresh);
+                wire::open(out, stream, *opening, refresh, &path);
+            }
+            Kind::Read { offset, buffer, .. } => {
+                wire::read(out, stream, handle, *offset, buffer.len() as u32)
+            }
+            Kind::Write { offset, buffer, .. } => {
+                wire::write(out, stream, handle, *offset, buffer.len());
+                out.extend_from_slice(buffer);
+            }
+            Kind::Sync { .. } => wire::sync(out, stream, handle),
+            Kind::Close { .. } => wire::close(out, stream, handle),
+            Kind::Stat => wire::stat(out, stream, &path),
+            Kind::List { names } => {
+                names.clear();
+                wire::list(out, stream, &path);
+            }
+            Kind::Remove => wire::remove(out, stream, &path),
+        }
+    }
+
+    /// The connection is made.
+    pub fn connected(&mut self, connection: usize, now_ns: u64) {
+        let to = &mut self.connections[connection];
+        if to.stage == Stage::Connecting {
+            (to.stage, to.heard_ns) = (Stage::Greeted, now_ns);
+            wire::hello(&mut to.outgoing);
+        }
+    }
+
+    /// Takes what came on a connection.
+    pub fn received(&mut self, connection: usize, mut bytes: &[u8], now_ns: u64) {
+        self.connections[connection].heard_ns = now_ns;
+        while !bytes.is_empty() && self.connections[connection].stage != Stage::Gone {
+            let taken = match &mut self.connections[connection].reading {
+                Reading::Header { bytes: header, filled } => {
+                    let count = bytes.len().min(HEADER_BYTES - *filled);
+                    header[*filled..*filled + count].copy_from_slice(&bytes[..count]);
+                    *filled += count;
+                    if *filled == HEADER_BYTES {
+                        let header = Header::of(*header);
+                        self.begin_answer(connection, header, now_ns);
+                    }
+                    count
+                }
+                Reading::Body { header, body } => {
+                    let count = bytes.len().min(header.length_bytes as usize - body.len());
+                    body.extend_from_slice(&bytes[..count]);
+                    if body.len() == header.length_bytes as usize {
+                        let (header, body) = (*header, std::mem::take(body));
+                        self.connections[connection].reading = NO_HEADER;
+                        self.answer(connection, header, &body, now_ns);
+                    }
+                    count
+                }
+                Reading::Content { key, header, left } => {
+                    let count = bytes.len().min(*left);
+                    let (key, header) = (*key, *header);
+                    *left -= count;
+                    let is_whole = *left == 0;
+                    if let Some(task) = self.tasks[key].as_mut()
+                        && let Kind::Read { buffer, .. } = &mut task.kind
+                    {
+                        buffer[task.filled..task.filled + count].copy_from_slice(&bytes[..count]);
+                        task.filled += count;
+                    }
+                    if is_whole {
+                        self.connections[connection].reading = NO_HEADER;
+                        self.answer(connection, header, &[], now_ns);
+                    }
+                    count
+                }
+            };
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// Decides where what follows a header goes.
+    fn begin_answer(&mut self, connection: usize, header: Header, now_ns: u64) {
+        let length = header.length_bytes as usize;
+        let from = &mut self.connections[connection];
+        let key = from.streams.get(&header.stream).copied().filter(|_| from.stage == Stage::Ready);
+        if let Some(key) = key
+            && matches!(header.status, wire::OK | wire::OK_SO_FAR)
+            && let Some(task) = self.tasks[key].as_mut()
+            && let Kind::Read { buffer, .. } = &task.kind
+        {
+            if length > buffer.len() - task.filled {
+                let text = format!(
+                    "it sent {length} bytes where {} were left to be read",
+                    buffer.len() - task.filled
+                );
+                return self.broken(connection, &text, now_ns);
+            }
+            if task.first_byte_ns == 0 {
+                task.first_byte_ns = now_ns;
+            }
+            self.connections[connection].reading = Reading::Content { key, header, left: length };
+            if length == 0 {
+                self.connections[connection].reading = NO_HEADER;
+                self.answer(connection, header, &[], now_ns);
+            }
+            return;
+        }
+        if length > ANSWER_BYTES_MAX {
+            return self.broken(connection, &format!("it announces an answer of {length} bytes"), now_ns);
+        }
+        if length == 0 {
+            from.reading = NO_HEADER;
+            return self.answer(connection, header, &[], now_ns);
+        }
+        // As much memory as has come, not as much as was announced.
+        from.reading = Reading::Body { header, body: Vec::new() };
+    }
+
+    /// One whole answer.
+    fn answer(&mut self, connection: usize, header: Header, body: &[u8], now_ns: u64) {
+        if header.status == wire::ATTENTION {
+            return self.attention(connection, body, now_ns);
+        }
+        if self.connections[connection].stage != Stage::Ready {
+            return self.greeting(connection, header, body, now_ns);
+        }
+        let Some(key) = self.connections[connection].streams.get(&header.stream).copied() else {
+            let text = format!("it answers on stream {}, on which nothing was asked", header.stream);
+            return self.broken(connection, &text, now_ns);
+        };
+        let is_last = !matches!(header.status, wire::OK_SO_FAR | wire::WAIT_FOR_ANSWER);
+        if is_last {
+            let from = &mut self.connections[connection];
+            from.streams.remove(&header.stream);
+            // Whoever waited for a stream of its own.
+            if let Some(next) = from.waiting.pop_front() {
+                self.send_on(next, connection, now_ns);
+            }
+        }
+        match header.status {
+            wire::OK | wire::OK_SO_FAR => self.succeeded(key, connection, is_last, body, now_ns),
+            wire::ERROR => {
+                let (number, text) = wire::error(body);
+                let place = &self.connections[connection].place;
+                let error = TargetError::coded(&wire::error_name(number), format!("{}: {text}", place.host));
+                // Only of a file that is open does it say that the handle is of no use.
+                let is_lost = error.code.as_deref() == Some("EBADF");
+                self.refused(key, if is_lost { error.lost() } else { error }, now_ns);
+            }
+            wire::REDIRECT => match wire::redirection(body) {
+                Some((host, port, opaque)) => self.redirected(key, Place { host, port }, opaque, now_ns),
+                None => self.broken(connection, "it redirects to nowhere", now_ns),
+            },
+            wire::WAIT => {
+                let seconds = u64::from(wire::number(body, 0).unwrap_or(1)).min(WAIT_SECONDS_MAX);
+                if let Some(task) = self.tasks[key].as_mut() {
+                    let until_ns = now_ns + seconds * 1_000_000_000;
+                    task.resend_ns = Some(until_ns);
+                    self.paused.push((until_ns, key));
+                }
+            }
+            wire::WAIT_FOR_ANSWER => {
+                let seconds = u64::from(wire::number(body, 0).unwrap_or(1)).min(WAIT_SECONDS_MAX);
+                // Whoever said that it takes so long may be silent meanwhile.
+                let from = &mut self.connections[connection];
+                from.heard_ns = from.heard_ns.max(now_ns + seconds * 1_000_000_000);
+            }
+            other => self.broken(connection, &format!("its answer has the unknown status {other}"), now_ns),
+        }
+    }
+
+    /// What a server says unasked: an answer that it had put off, or something for nobody.
+    fn attention(&mut self, connection: usize, body: &[u8], now_ns: u64) {
+        if wire::number(body, 0) != Some(wire::LATE_ANSWER) {
+            return;
+        }
+        let Some(Ok(inner)) = body.get(8..16).map(<[u8; HEADER_BYTES]>::try_from) else {
+            return self.broken(connection, "its late answer is cut short", now_ns);
+        };
+        let (header, rest) = (Header::of(inner), &body[16..]);
+        if header.length_bytes as usize != rest.len() || header.status == wire::ATTENTION {
+            return self.broken(connection, "its late answer has another length than it says", now_ns);
+        }
+        let key = self.connections[connection].streams.get(&header.stream).copied();
+        if let Some(task) = key.and_then(|key| self.tasks[key].as_mut())
+            && matches!(header.status, wire::OK | wire::OK_SO_FAR)
+            && let Kind::Read { buffer, .. } = &mut task.kind
+        {
+            let Some(room) = buffer.get_mut(task.filled..task.filled + rest.len()) else {
+                return self.broken(connection, "its late answer is longer than what was asked for", now_ns);
+            };
+            room.copy_from_slice(rest);
+            task.filled += rest.len();
+        }
+        self.answer(connection, header, rest, now_ns);
+    }
+
+    /// Answers before the login is through.
+    fn greeting(&mut self, connection: usize, header: Header, body: &[u8], now_ns: u64) {
+        let stage = self.connections[connection].stage;
+        if header.status == wire::ERROR {
+            let (_, text) = wire::error(body);
+            return self.unusable(connection, "EACCES", &format!("it does not let us in: {text}"), now_ns);
+        }
+        let settings = &self.settings;
+        let to = &mut self.connections[connection];
+        match (stage, header.status) {
+            (Stage::Greeted, wire::OK) => to.stage = Stage::VersionAsked,
+            (Stage::VersionAsked, wire::OK) if wire::wants_tls(body) => {
+                self.unusable(
+                    connection,
+                    "EPROTONOSUPPORT",
+                    "it asks for TLS, which is not spoken here",
+                    now_ns,
+                );
+            }
+            (Stage::VersionAsked, wire::OK) => {
+                to.stage = Stage::LoggingIn;
+                wire::login(&mut to.outgoing, settings.process, &settings.user);
+            }
+            (Stage::LoggingIn, wire::OK) => match body.get(16..).filter(|token| !token.is_empty()) {
+                None => self.ready(connection, now_ns),
+                Some(token) if offers_unix(token) => {
+                    to.stage = Stage::Authenticating;
+                    wire::authenticate_unix(&mut to.outgoing, &settings.user, &settings.group);
+                }
+                Some(token) => {
+                    let token: String = String::from_utf8_lossy(token)
+                        .chars()
+                        .filter(|it| !it.is_control())
+                        .take(80)
+                        .collect();
+                    let text =
+                        format!("it asks for authentication by {token}; none and unix are spoken here");
+                    self.unusable(connection, "EPROTONOSUPPORT", &text, now_ns);
+                }
+            },
+            (Stage::Authenticating, wire::OK) => self.ready(connection, now_ns),
+            (Stage::Authenticating, wire::AUTHENTICATE_MORE) => {
+                self.unusable(connection, "EACCES", "it wants more than the name of the user", now_ns);
+            }
+            (_, status) => self.broken(connection, &format!("it greets with status {status}"), now_ns),
+        }
+    }
+
+    fn ready(&mut self, connection: usize, now_ns: u64) {
+        self.connections[connection].stage = Stage::Ready;
+        while self.connections[connection].stage == Stage::Ready
+            && let Some(key) = self.connections[connection].waiting.pop_front()
+        {
+            self.send_on(key, connection, now_ns);
+        }
+    }
+
+    fn succeeded(&mut self, key: usize, connection: usize, is_last: bool, body: &[u8], now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        if task.first_byte_ns == 0 {
+            task.first_byte_ns = now_ns;
+        }
+        let is_whole_only = !matches!(task.kind, Kind::Read { .. } | Kind::List { .. });
+        if !is_last && is_whole_only {
+            return self.broken(connection, "it answers in parts what has none", now_ns);
+        }
+        match &mut task.kind {
+            Kind::Read { .. } if !is_last => {}
+            Kind::Read { .. } => {
+                let bytes = task.filled as u64;
+                self.complete(key, Ok(Answer::Moved { bytes }), now_ns);
+            }
+            Kind::Write { buffer, .. } => {
+                let bytes = buffer.len() as u64;
+                self.complete(key, Ok(Answer::Moved { bytes }), now_ns);
+            }
+            Kind::List { names } => {
+                if names.len() + body.len() > ANSWER_BYTES_MAX {
+                    return self.broken(connection, "its list of names does not end", now_ns);
+                }
+                names.extend_from_slice(body);
+                if is_last {
+                    let text = String::from_utf8_lossy(names).into_owned();
+                    let names = text
+                        .trim_end_matches('\0')
+                        .lines()
+                        .filter(|name| !name.is_empty() && inside(name).is_ok());
+                    let names = names.map(str::to_owned).collect();
+                    self.complete(key, Ok(Answer::Names(names)), now_ns);
+                }
+            }
+            Kind::Stat => match wire::info(body) {
+                Some((size_bytes, is_folder)) => {
+                    self.complete(key, Ok(Answer::Info { size_bytes, is_folder }), now_ns);
+                }
+                None => self.broken(connection, "what it says of a file is not understood", now_ns),
+            },
+            Kind::Open { file, opening, is_recovery } => {
+                let (file, opening, is_recovery) = (*file, *opening, *is_recovery);
+                let Some((handle, size)) = wire::opened(body) else {
+                    return self.broken(connection, "its answer to an open has no handle", now_ns);
+                };
+                let state = FileState::Open { connection, handle };
+                if is_recovery {
+                    return self.recovered(key, file, state, now_ns);
+                }
+                let Some(size_bytes) = size else {
+                    return self.broken(connection, "its answer to an open has no size", now_ns);
+                };
+                let mode = match opening {
+                    Opening::Read => Mode::Read,
+                    Opening::Update | Opening::Create => Mode::Update,
+                };
+                let path = task.path.clone();
+                self.files.insert(file, OpenFile { path, mode, state });
+                self.complete(key, Ok(Answer::Opened { file, size_bytes }), now_ns);
+            }
+            Kind::Close { file } => {
+                let file = *file;
+                self.files.remove(&file);
+                self.complete(key, Ok(Answer::Done), now_ns);
+            }
+            Kind::Sync { .. } | Kind::Remove => self.complete(key, Ok(Answer::Done), now_ns),
+        }
+    }
+
+    /// A file is open again, at whatever server: what waited for it goes on.
+    fn recovered(&mut self, key: usize, file: FileId, state: FileState, now_ns: u64) {
+        self.drop_task(key);
+        let Some(there) = self.files.get_mut(&file) else { return };
+        let before = std::mem::replace(&mut there.state, state);
+        if let FileState::Recovering { waiting } = before {
+            for key in waiting {
+                self.send_of_file(key, file, now_ns);
+            }
+        }
+    }
+
+    /// The server's own no. Of a file that is opened again it is final for all that waits.
+    fn refused(&mut self, key: usize, error: TargetError, now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        if error.is_missing() && !task.tried.is_empty() {
+            // Nobody else has it. A manager leaves out whatever is on the hosts that were tried, at other ports too.
+            (task.tried, task.opaque) = (Vec::new(), String::new());
+            return self.send_to(key, self.settings.first.clone(), now_ns);
+        }
+        if let Kind::Open { file, is_recovery: true, .. } = task.kind {
+            self.drop_task(key);
+            return self.not_recovered(file, &error, now_ns);
+        }
+        self.fail(key, error, now_ns);
+    }
+
+    fn not_recovered(&mut self, file: FileId, error: &TargetError, now_ns: u64) {
+        let Some(there) = self.files.remove(&file) else { return };
+        if let FileState::Recovering { waiting } = there.state {
+            for key in waiting {
+                let text = format!("its server is gone, and it cannot be opened again: {}", error.text);
+                self.fail(key, TargetError { text, ..error.clone() }.lost(), now_ns);
+            }
+        }
+    }
+
+    fn redirected(&mut self, key: usize, place: Place, opaque: String, now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        task.redirects += 1;
+        if task.redirects > REDIRECTS_MAX {
+            let text =
+                format!("redirected {REDIRECTS_MAX} times, last to {}: it goes in a circle", place.host);
+            return self.refused(key, TargetError::coded("ELOOP", text), now_ns);
+        }
+        if file_of(&task.kind).is_some() {
+            // A file that is open is at one server; whoever sends elsewhere wants it to be opened there.
+            return self.refused(
+                key,
+                TargetError::coded("ESTALE", "its server sent it elsewhere").lost(),
+                now_ns,
+            );
+        }
+        task.opaque = opaque;
+        self.send_to(key, place, now_ns);
+    }
+
+    /// What was said cannot be right: nothing more is believed of this connection.
+    fn broken(&mut self, connection: usize, text: &str, now_ns: u64) {
+        self.lost(connection, &format!("not understood: {text}"), now_ns);
+    }
+
+    /// The server can be reached and will not have us: whatever waits for it fails, now.
+    fn unusable(&mut self, connection: usize, code: &str, text: &str, now_ns: u64) {
+        let from = &mut self.connections[connection];
+        from.stage = Stage::Gone;
+        let keys: Vec<usize> = from.waiting.drain(..).collect();
+        let text = format!("{}:{}: {text}", from.place.host, from.place.port);
+        self.actions.push_back(Action::Close { connection });
+        for key in keys {
+            self.refused(key, TargetError::coded(code, text.clone()), now_ns);
+        }
+    }
+
+    /// The connection ended or could not be made: files that were open there are opened again through the first server, and what was
+    /// under way is asked for again.
+    pub fn lost(&mut self, connection: usize, text: &str, now_ns: u64) {
+        let from = &mut self.connections[connection];
+        if from.stage == Stage::Gone {
+            return;
+        }
+        from.stage = Stage::Gone;
+        (from.outgoing, from.reading) = (Vec::new(), NO_HEADER);
+        let under_way: Vec<usize> =
+            std::mem::take(&mut from.streams).into_values().chain(from.waiting.drain(..)).collect();
+        let place = from.place.clone();
+        let why = format!("{}:{}: {text}", place.host, place.port);
+        self.actions.push_back(Action::Close { connection });
+        self.not_before.insert(place.clone(), now_ns + AGAIN_NS);
+        let there = |file: &OpenFile| matches!(file.state, FileState::Open { connection: at, .. } if at == connection);
+        let files: Vec<FileId> =
+            self.files.iter().filter(|(_, file)| there(file)).map(|(id, _)| *id).collect();
+        for file in files {
+            self.recover(file, &place, &why, now_ns);
+        }
+        for key in under_way {
+            self.ask_again(key, &place, &why, now_ns);
+        }
+    }
+
+    fn recover(&mut self, file: FileId, gone: &Place, why: &str, now_ns: u64) {
+        let Some(there) = self.files.get_mut(&file) else { return };
+        there.state = FileState::Recovering { waiting: Vec::new() };
+        let opening = if there.mode == Mode::Read { Opening::Read } else { Opening::Update };
+        let path = there.path.clone();
+        let key = self.add(Task {
+            tag: None,
+            kind: Kind::Open { file, opening, is_recovery: true },
+            path,
+            opaque: String::new(),
+            tried: vec![gone.host.clone()],
+            refresh: true,
+            connection: None,
+            redirects: 0,
+            retries: 0,
+            filled: 0,
+            first_byte_ns: 0,
+            deadline_ns: now_ns.saturating_add(self.settings.limit_ns),
+            resend_ns: None,
+            last_failure: why.to_owned(),
+        });
+        self.send_to(key, self.settings.first.clone(), now_ns);
+    }
+
+    fn ask_again(&mut self, key: usize, gone: &Place, why: &str, now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        task.retries += 1;
+        task.refresh = true;
+        why.clone_into(&mut task.last_failure);
+        task.opaque.clear();
+        match task.kind {
+            // It is closed with its connection.
+            Kind::Close { file } => {
+                self.files.remove(&file);
+                self.complete(key, Ok(Answer::Done), now_ns);
+            }
+            _ => match file_of(&task.kind) {
+                Some(file) => self.send_of_file(key, file, now_ns),
+                None => {
+                    if *gone != self.settings.first && !task.tried.contains(&gone.host) {
+                        task.tried.push(gone.host.clone());
+                    }
+                    self.send_to(key, self.settings.first.clone(), now_ns);
+                }
+            },
+        }
+    }
+
+    /// When the core wants to be asked again, at the latest.
+    pub fn wake_ns(&self) -> u64 {
+        self.paused.iter().map(|(due, _)| *due).min().unwrap_or(u64::MAX)
+    }
+
+    /// Carries out what the time asks for: what was to come again later, servers that are silent, operations that take too long.
+    pub fn tick(&mut self, now_ns: u64) {
+        let mut due = Vec::new();
+        self.paused.retain(|(due_ns, key)| {
+            let is_due = *due_ns <= now_ns;
+            due.extend(is_due.then_some(*key));
+            !is_due
+        });
+        for key in due {
+            let Some(task) = self.tasks[key].as_mut() else { continue };
+            let again = task.resend_ns.take().and(task.connection);
+            match again.filter(|connection| self.connections[*connection].stage == Stage::Ready) {
+                Some(connection) => self.send_on(key, connection, now_ns),
+                None => self.send_to(key, self.settings.first.clone(), now_ns),
+            }
+        }
+        for connection in 0..self.connections.len() {
+            let at = &self.connections[connection];
+            let is_asked = at.stage != Stage::Ready || !at.streams.is_empty();
+            let is_silent = at.heard_ns.saturating_add(self.settings.silence_ns) < now_ns;
+            if at.stage != Stage::Gone && is_asked && is_silent {
+                let seconds = self.settings.silence_ns as f64 / 1e9;
+                self.lost(connection, &format!("silent for {seconds} s"), now_ns);
+            }
+        }
+        let late = |(key, task): (usize, &Option<Task>)| {
+            task.as_ref().filter(|it| it.deadline_ns < now_ns).map(|_| key)
+        };
+        let late: Vec<usize> = self.tasks.iter().enumerate().filter_map(late).collect();
+        for key in late {
+            self.too_late(key, now_ns);
+        }
+    }
+
+    fn too_late(&mut self, key: usize, now_ns: u64) {
+        let Some(task) = &self.tasks[key] else { return };
+        // An answer that comes after all must not be written into another's buffer: the connection has told all it will.
+        if let Some(connection) = task.connection
+            && self.connections[connection].streams.values().any(|at| *at == key)
+        {
+            self.connections[connection].streams.retain(|_, at| *at != key);
+            self.lost(connection, "an answer did not come in time", now_ns);
+        }
+        for connection in &mut self.connections {
+            connection.waiting.retain(|at| *at != key);
+        }
+        self.paused.retain(|(_, at)| *at != key);
+        for file in self.files.values_mut() {
+            if let FileState::Recovering { waiting } = &mut file.state {
+                waiting.retain(|at| *at != key);
+            }
+        }
+        let Some(task) = &self.tasks[key] else { return };
+        let because = if task.last_failure.is_empty() { "no answer in time" } else { &task.last_failure };
+        let error = TargetError::coded("ETIMEDOUT", because);
+        self.refused(key, error, now_ns);
+    }
+
+    fn fail(&mut self, key: usize, error: TargetError, now_ns: u64) {
+        let retries = self.tasks[key].as_ref().map_or(0, |task| task.retries);
+        self.complete(key, Err(TargetError { retries, ..error }), now_ns);
+    }
+
+    fn complete(&mut self, key: usize, result: Result<Answer, TargetError>, now_ns: u64) {
+        let Some(task) = self.drop_task(key) else { return };
+        let first_byte_ns = if task.first_byte_ns == 0 { now_ns } else { task.first_byte_ns };
+        let buffer = match task.kind {
+            Kind::Read { buffer, .. } | Kind::Write { buffer, .. } => Some(buffer),
+            _ => None,
+        };
+        if let Some(tag) = task.tag {
+            self.done.push(Completion { tag, result, buffer, first_byte_ns, done_ns: now_ns });
+        }
+    }
+
+    fn drop_task(&mut self, key: usize) -> Option<Task> {
+        let task = self.tasks[key].take()?;
+        self.free.push(key);
+        Some(task)
+    }
+}
+
+/// The open file that an operation is of.
+fn file_of(kind: &Kind) -> Option<FileId> {
+    match kind {
+        Kind::Read { file, .. } | Kind::Write { file, .. } | Kind::Sync { file } | Kind::Close { file } => {
+            Some(*file)
+        }
+        Kind::Open { .. } | Kind::Stat | Kind::List { .. } | Kind::Remove => None,
+    }
+}
+
+fn offers_unix(token: &[u8]) -> bool {
+    String::from_utf8_lossy(token)
+        .split('&')
+        .any(|part| part.trim_end_matches('\0').split(',').next() == Some("P=unix"))
+}
+
+/// A path with what its server is to know beside it.
+fn with_opaque(path: &str, opaque: &str, tried: &[String]) -> String {
+    let tried = if tried.is_empty() { String::new() } else { format!("tried={}", tried.join(",")) };
+    let parts: Vec<&str> = [opaque, tried.as_str()].into_iter().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { path.to_owned() } else { format!("{path}?{}", parts.join("&")) }
+}

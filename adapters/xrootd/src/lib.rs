@@ -1,0 +1,93 @@
+//! The target `root`: files of an XRootD server, or of a cluster of them, by a client of our own. Rule: `docs/specs/xrootd.md`.
+
+mod client;
+mod session;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use crate::client::{Place, Settings};
+use weir_core::Values;
+use weir_seams::Entry;
+use weir_seams::target::{Offers, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl};
+
+pub static TARGETS: &[TargetEntry] = &[Entry {
+    name: "root",
+    about: "files of an XRootD server or cluster: root://HOST:PORT//PATH",
+    params: &[],
+    needs: &[],
+    build: &Root,
+}];
+
+pub struct Root;
+
+/// Host and port that a URL names.
+fn place(url: &TargetUrl) -> Result<Place, String> {
+    let authority = url.authority.as_deref().unwrap_or_default();
+    let at = authority.rsplit_once('@').map_or(authority, |(_, at)| at);
+    let (host, port) = match at.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => at.rsplit_once(':').map_or((at, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() {
+        return Err(format!("{url}: no host follows `root://`"));
+    }
+    let port = match port {
+        None => wire::DEFAULT_PORT,
+        Some(port) => {
+            let number = port.parse().ok().filter(|port| *port > 0);
+            number.ok_or_else(|| format!("{url}: {port:?} is no port"))?
+        }
+    };
+    Ok(Place { host: host.to_owned(), port })
+}
+
+/// What this machine calls a user or a group; its number where it has no name.
+fn named(file: &str, number: u32) -> String {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let named = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| number.to_string())
+}
+
+impl Target for Root {
+    fn offers(&self) -> Offers {
+        Offers { keeps_content: true, lists: true, is_remote: true }
+    }
+
+    fn check(&self, url: &TargetUrl) -> Result<(), String> {
+        place(url)?;
+        if !url.path.starts_with("//") {
+            return Err(format!(
+                "{url}: a path of an XRootD server begins with two slashes: root://HOST//PATH"
+            ));
+        }
+        Ok(())
+    }
+
+    fn session(
+        &self,
+        url: &TargetUrl,
+        _options: &Values,
+        settings: SessionSettings,
+    ) -> Result<Box<dyn Session>, TargetError> {
+        let user = weir_sys::process::User::real();
+        let own = Settings {
+            first: place(url).map_err(TargetError::new)?,
+            // A server that is silent for a third of the time leaves two for another one.
+            silence_ns: settings.timeout.as_nanos() as u64 / 3,
+            // Told by whoever knows why, before the load gives up by itself.
+            limit_ns: settings.timeout.as_nanos() as u64 / 10 * 9,
+            base: url.path[1..].to_owned(),
+            process: std::process::id(),
+            user: named("/etc/passwd", user.uid),
+            group: named("/etc/group", user.gid),
+        };
+        let session =
+            session::XrootdSession::new(own).map_err(|error| TargetError::new(format!("{url}: {error}")))?;
+        Ok(Box::new(session))
+    }
+}

@@ -1,0 +1,264 @@
+//! Sockets around the client: one for each server that operations lead to, all of them watched by the load's own thread.
+
+use crate::client::{Action, Client, Place, Settings};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::time::Duration;
+use weir_seams::target::{Completion, Request, Session};
+use weir_sys::epoll::Epoll;
+use weir_sys::poll::Interest;
+use weir_sys::{clock, socket};
+
+/// What is read from a socket at once.
+const READ_BYTES: usize = 1 << 20;
+/// Reads of one socket in a row, so that a fast server does not keep the others waiting.
+const READS_MAX: usize = 8;
+/// Silence and lateness are looked for this often.
+const LOOK_NS: u64 = 50_000_000;
+/// Sockets that may be ready at once.
+const READY_MAX: usize = 64;
+
+/// One server's socket.
+struct Link {
+    stream: TcpStream,
+    is_connected: bool,
+    /// Further addresses of the same name.
+    others: Vec<SocketAddr>,
+    writes: bool,
+}
+
+pub struct XrootdSession {
+    client: Client,
+    links: Vec<Option<Link>>,
+    epoll: Epoll,
+    memory: Vec<u8>,
+    ready: Vec<u64>,
+    looked_ns: u64,
+}
+
+impl XrootdSession {
+    pub fn new(settings: Settings) -> io::Result<XrootdSession> {
+        Ok(XrootdSession {
+            client: Client::new(settings),
+            links: Vec::new(),
+            epoll: Epoll::new(READY_MAX)?,
+            memory: vec![0; READ_BYTES],
+            ready: Vec::with_capacity(READY_MAX),
+            looked_ns: 0,
+        })
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.client.action() {
+            match action {
+                Action::Connect { connection, place } => {
+                    let begun = addresses(&place).and_then(|addresses| self.connect(connection, addresses));
+                    if let Err(error) = begun {
+                        self.lost(connection, &in_words(&place, &error));
+                    }
+                }
+                Action::Close { connection } => {
+                    if let Some(link) = self.links.get_mut(connection).and_then(Option::take) {
+                        // A descriptor that is closed is no longer watched.
+                        let _ = self.epoll.remove(link.stream.as_fd());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to connect to the first address that takes it; the others stay for when that fails.
+    fn connect(&mut self, connection: usize, mut addresses: Vec<SocketAddr>) -> io::Result<()> {
+        let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "the name has no address");
+        while !addresses.is_empty() {
+            let address = addresses.remove(0);
+            let begun = socket::tcp_socket(&address).and_then(|socket| {
+                let is_connected = socket::begin_connect(socket.as_fd(), &address)?;
+                Ok((TcpStream::from(socket), is_connected))
+            });
+            match begun {
+                Ok((stream, is_connected)) => {
+                    stream.set_nodelay(true)?;
+                    self.epoll.add_writable(stream.as_fd(), connection as u64)?;
+                    while self.links.len() <= connection {
+                        self.links.push(None);
+                    }
+                    let link = Link { stream, is_connected, others: addresses, writes: true };
+                    self.links[connection] = Some(link);
+                    if is_connected {
+                        self.client.connected(connection, clock::monotonic().as_ns());
+                    }
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn lost(&mut self, connection: usize, text: &str) {
+        self.client.lost(connection, text, clock::monotonic().as_ns());
+    }
+
+    /// A socket can be written to, or has something to read, or is broken.
+    fn serve(&mut self, connection: usize) {
+        let Some(link) = self.links.get_mut(connection).and_then(Option::as_mut) else { return };
+        if !link.is_connected {
+            match socket::pending_error(link.stream.as_fd()) {
+                Ok(()) => {
+                    link.is_connected = true;
+                    self.client.connected(connection, clock::monotonic().as_ns());
+                }
+                Err(error) => {
+                    let others = std::mem::take(&mut link.others);
+                    let _ = self.epoll.remove(link.stream.as_fd());
+                    self.links[connection] = None;
+                    if others.is_empty() || self.connect(connection, others).is_err() {
+                        self.lost(connection, &format!("cannot connect: {error}"));
+                    }
+                    return;
+                }
+            }
+        }
+        for _ in 0..READS_MAX {
+            let Some(link) = self.links[connection].as_mut() else { return };
+            match link.stream.read(&mut self.memory) {
+                Ok(0) => return self.lost(connection, "the server closed the connection"),
+                Ok(count) => {
+                    let now_ns = clock::monotonic().as_ns();
+                    self.client.received(connection, &self.memory[..count], now_ns);
+                    if count < READ_BYTES / 2 {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return self.lost(connection, &error.to_string()),
+            }
+        }
+    }
+
+    /// Sends what waits, and watches for room where some is left.
+    fn send(&mut self) {
+        for connection in 0..self.links.len() {
+            let Some(link) = self.links[connection].as_mut().filter(|link| link.is_connected) else {
+                continue;
+            };
+            let outgoing = self.client.outgoing(connection);
+            let mut sent = 0;
+            let mut broken = None;
+            while sent < outgoing.len() {
+                match link.stream.write(&outgoing[sent..]) {
+                    Ok(0) => break,
+                    Ok(count) => sent += count,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        broken = Some(error.to_string());
+                        break;
+                    }
+                }
+            }
+            outgoing.drain(..sent);
+            let wants = !outgoing.is_empty();
+            if wants != link.writes && broken.is_none() {
+                link.writes = wants;
+                let interest = if wants { Interest::Either } else { Interest::Readable };
+                broken = self
+                    .epoll
+                    .watch(link.stream.as_fd(), connection as u64, interest)
+                    .err()
+                    .map(|it| it.to_string());
+            }
+            if let Some(text) = broken {
+                self.lost(connection, &text);
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        self.act();
+        self.send();
+        self.act();
+    }
+}
+
+/// Addresses of a server. Managers write those of IPv4 as `[::10.0.0.1]`.
+fn addresses(place: &Place) -> io::Result<Vec<SocketAddr>> {
+    let literal = place.host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&place.host);
+    let Ok(address) = literal.parse::<IpAddr>() else {
+        return (literal, place.port).to_socket_addrs().map(Iterator::collect);
+    };
+    let address = match address {
+        IpAddr::V6(address) => {
+            match address.to_ipv4().filter(|_| !address.is_loopback() && !address.is_unspecified()) {
+                Some(address) => IpAddr::V4(address),
+                None => IpAddr::V6(address),
+            }
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    };
+    Ok(vec![SocketAddr::new(address, place.port)])
+}
+
+fn in_words(place: &Place, error: &io::Error) -> String {
+    format!("cannot connect to {}:{}: {error}", place.host, place.port)
+}
+
+impl Session for XrootdSession {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        if requests.is_empty() {
+            return;
+        }
+        let now_ns = clock::monotonic().as_ns();
+        for request in requests.drain(..) {
+            self.client.submit(request, now_ns);
+        }
+        self.turn();
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>, limit: Duration) -> io::Result<()> {
+        let mut now_ns = clock::monotonic().as_ns();
+        let until_ns = now_ns.saturating_add(limit.as_nanos() as u64);
+        loop {
+            let is_over = self.client.has_completions() || now_ns >= until_ns;
+            let wake_ns = until_ns.min(self.client.wake_ns()).min(self.looked_ns + LOOK_NS);
+            let wait =
+                if is_over { Duration::ZERO } else { Duration::from_nanos(wake_ns.saturating_sub(now_ns)) };
+            let mut ready = std::mem::take(&mut self.ready);
+            ready.clear();
+            ready.extend_from_slice(self.epoll.wait(Some(wait))?);
+            for token in &ready {
+                self.serve(*token as usize);
+            }
+            self.ready = ready;
+            now_ns = clock::monotonic().as_ns();
+            if now_ns >= self.client.wake_ns() || now_ns >= self.looked_ns + LOOK_NS {
+                self.looked_ns = now_ns;
+                self.client.tick(now_ns);
+            }
+            self.turn();
+            if is_over || self.client.has_completions() {
+                self.client.completions(completions);
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Spec: xrootd.md#session-1
+    #[test]
+    fn an_address_of_the_old_protocol_in_the_form_of_the_new_one_is_reached_by_the_old() {
+        let of = |host: &str| addresses(&Place { host: host.to_owned(), port: 7 }).unwrap()[0].to_string();
+        assert_eq!(of("[::10.64.0.3]"), "10.64.0.3:7");
+        assert_eq!(of("::ffff:10.64.0.3"), "10.64.0.3:7");
+        assert_eq!(of("10.64.0.3"), "10.64.0.3:7");
+        assert_eq!(of("[fd77::3]"), "[fd77::3]:7");
+        assert_eq!(of("[::1]"), "[::1]:7");
+    }
+}

@@ -1,0 +1,317 @@
+//! The client against a server that is made of bytes, in virtual time: what it says when all is well, and what it does when nothing is.
+
+use crate::client::{Action, Client, Place, Settings};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use weir_seams::target::{Answer, Buffer, Completion, FileId, Mode, Operation, Request};
+
+const TIMEOUT_NS: u64 = 1_000_000_000;
+const SIZE: usize = 100_000;
+
+fn client() -> Client {
+    Client::new(Settings {
+        first: Place { host: "manager".to_owned(), port: 1094 },
+        silence_ns: TIMEOUT_NS,
+        limit_ns: TIMEOUT_NS * 3,
+        base: "/store".to_owned(),
+        process: 7,
+        user: "u".to_owned(),
+        group: "g".to_owned(),
+    })
+}
+
+/// Answers what is asked of it, as a packaged server does.
+#[derive(Default)]
+struct Fake {
+    /// What of the requests is not whole yet, by connection.
+    rest: BTreeMap<usize, Vec<u8>>,
+    greeted: BTreeMap<usize, bool>,
+    is_manager: BTreeMap<usize, bool>,
+    /// A manager sends everything to this server.
+    redirects_to: Option<&'static str>,
+}
+
+fn answer(stream: [u8; 2], status: u16, body: &[u8]) -> Vec<u8> {
+    [&stream[..], &status.to_be_bytes(), &(body.len() as u32).to_be_bytes(), body].concat()
+}
+
+fn content(offset: usize, length: usize) -> Vec<u8> {
+    (offset..(offset + length).min(SIZE)).map(|at| (at % 251) as u8).collect()
+}
+
+impl Fake {
+    fn answers(&mut self, connection: usize, bytes: &[u8]) -> Vec<u8> {
+        let rest = self.rest.entry(connection).or_default();
+        rest.extend_from_slice(bytes);
+        let mut out = Vec::new();
+        if !*self.greeted.entry(connection).or_default() {
+            if rest.len() < 20 {
+                return out;
+            }
+            rest.drain(..20);
+            self.greeted.insert(connection, true);
+            out.extend(answer([0, 0], 0, &[0, 0, 5, 0x11, 0, 0, 0, 1]));
+        }
+        while let Some(head) = rest.get(..24) {
+            let follows = u32::from_be_bytes(head[20..24].try_into().unwrap()) as usize;
+            if rest.len() < 24 + follows {
+                break;
+            }
+            let request: Vec<u8> = rest.drain(..24 + follows).collect();
+            let stream = [request[0], request[1]];
+            let number = u16::from_be_bytes([request[2], request[3]]);
+            let offset = u64::from_be_bytes(request[8..16].try_into().unwrap()) as usize;
+            let length = u32::from_be_bytes(request[16..20].try_into().unwrap()) as usize;
+            let redirects =
+                *self.is_manager.get(&connection).unwrap_or(&false) && matches!(number, 3010 | 3017);
+            if let Some(host) = self.redirects_to.filter(|_| redirects) {
+                let body = [&1095_i32.to_be_bytes()[..], format!("{host}?token=1").as_bytes()].concat();
+                out.extend(answer(stream, 4004, &body));
+                continue;
+            }
+            out.extend(match number {
+                3006 => answer(stream, 0, &[0, 0, 5, 0x11, 0, 0, 0, 1]),
+                3007 => answer(stream, 0, &[9; 16]),
+                3010 => answer(
+                    stream,
+                    0,
+                    &[&[0, 0, 0, 1][..], &[0; 8], format!("1 {SIZE} 48 1 \0").as_bytes()].concat(),
+                ),
+                3013 => {
+                    let all = content(offset, length);
+                    let (first, second) = all.split_at(all.len() / 2);
+                    [answer(stream, 4000, first), answer(stream, 0, second)].concat()
+                }
+                3017 => answer(stream, 0, format!("1 {SIZE} 48 1 \0").as_bytes()),
+                3004 => answer(stream, 0, b"f-0\nf-1\0"),
+                _ => answer(stream, 0, &[]),
+            });
+        }
+        out
+    }
+}
+
+/// Client and server in a room without sockets.
+struct Room {
+    client: Client,
+    server: Fake,
+    open: Vec<usize>,
+    now_ns: u64,
+    done: Vec<Completion>,
+    places: Vec<String>,
+}
+
+impl Room {
+    fn new() -> Room {
+        let (open, done, places) = (Vec::new(), Vec::new(), Vec::new());
+        Room { client: client(), server: Fake::default(), open, now_ns: 1, done, places }
+    }
+
+    fn submit(&mut self, tag: u64, operation: Operation) {
+        self.client.submit(Request { tag, operation }, self.now_ns);
+    }
+
+    /// Lets both speak until neither has anything to say; `spoil` changes what the server says.
+    fn settle(&mut self, mut spoil: impl FnMut(&mut Vec<u8>)) {
+        for _ in 0..200 {
+            let mut quiet = true;
+            while let Some(action) = self.client.action() {
+                quiet = false;
+                match action {
+                    Action::Connect { connection, place } => {
+                        self.server.is_manager.insert(connection, place.host == "manager");
+                        self.places.push(place.host);
+                        self.open.push(connection);
+                        self.client.connected(connection, self.now_ns);
+                    }
+                    Action::Close { connection } => self.open.retain(|open| *open != connection),
+                }
+            }
+            for connection in self.open.clone() {
+                let asked = std::mem::take(self.client.outgoing(connection));
+                if asked.is_empty() {
+                    continue;
+                }
+                quiet = false;
+                let mut said = self.server.answers(connection, &asked);
+                spoil(&mut said);
+                self.now_ns += 1_000;
+                // In pieces, as a network brings it.
+                for piece in said.chunks(1_000) {
+                    self.client.received(connection, piece, self.now_ns);
+                }
+            }
+            self.client.completions(&mut self.done);
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, ns: u64) {
+        self.now_ns += ns;
+        self.client.tick(self.now_ns);
+    }
+
+    fn opened(&mut self) -> FileId {
+        self.submit(99, Operation::Open { path: "f".to_owned(), mode: Mode::Read });
+        self.settle(|_| {});
+        match self.done.pop().unwrap().result {
+            Ok(Answer::Opened { file, size_bytes }) => {
+                assert_eq!(size_bytes, SIZE as u64);
+                file
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn read(file: FileId, offset: u64) -> Operation {
+    Operation::Read { file, offset, buffer: Buffer::new(5_000) }
+}
+
+// Spec: xrootd.md#session-1
+#[test]
+fn a_redirect_is_followed_and_the_file_is_read_where_it_leads() {
+    let mut room = Room::new();
+    room.server.redirects_to = Some("server");
+    let file = room.opened();
+    room.submit(1, read(file, 300));
+    room.settle(|_| {});
+    let completion = room.done.pop().unwrap();
+    assert_eq!(completion.result, Ok(Answer::Moved { bytes: 5_000 }));
+    assert_eq!(completion.buffer.unwrap()[..], content(300, 5_000)[..]);
+    assert_eq!(room.places, ["manager", "server"]);
+}
+
+// Spec: xrootd.md#session-2
+#[test]
+fn a_redirect_in_a_circle_ends() {
+    let mut room = Room::new();
+    room.server.redirects_to = Some("manager");
+    // The manager sends to itself, at another port.
+    room.submit(1, Operation::Stat { path: "f".to_owned() });
+    room.settle(|_| {});
+    let error = room.done.pop().unwrap().result.unwrap_err();
+    assert_eq!(error.code.as_deref(), Some("ELOOP"));
+}
+
+// Spec: xrootd.md#recovery-1
+#[test]
+fn what_was_under_way_on_a_lost_connection_is_asked_for_again() {
+    let mut room = Room::new();
+    room.server.redirects_to = Some("server");
+    let file = room.opened();
+    for tag in 0..10 {
+        room.submit(tag, read(file, tag * 5_000));
+    }
+    let connection = *room.open.last().unwrap();
+    room.client.outgoing(connection).clear();
+    room.client.lost(connection, "reset", room.now_ns);
+    room.pass(400_000_000);
+    room.settle(|_| {});
+    assert_eq!(room.done.len(), 10);
+    for completion in room.done.drain(..) {
+        assert_eq!(completion.result, Ok(Answer::Moved { bytes: 5_000 }));
+        assert_eq!(completion.buffer.unwrap()[..], content(completion.tag as usize * 5_000, 5_000)[..]);
+    }
+}
+
+// Spec: xrootd.md#recovery-2
+#[test]
+fn a_server_that_says_nothing_more_is_a_failure_in_time() {
+    let mut room = Room::new();
+    let file = room.opened();
+    room.submit(1, read(file, 0));
+    for _ in 0..40 {
+        room.settle(Vec::clear);
+        room.pass(100_000_000);
+    }
+    room.client.completions(&mut room.done);
+    let error = room.done.pop().unwrap().result.unwrap_err();
+    assert_eq!(error.code.as_deref(), Some("ETIMEDOUT"));
+}
+
+// Spec: xrootd.md#tls-1
+#[test]
+fn a_server_that_asks_for_tls_or_another_authentication_is_refused_in_words() {
+    let spoilt = |change: fn(&mut Vec<u8>), said: &str| {
+        let mut room = Room::new();
+        room.submit(1, Operation::Stat { path: "f".to_owned() });
+        room.settle(change);
+        let error = room.done.pop().expect("an answer").result.unwrap_err();
+        assert!(error.text.contains(said), "{error:?}");
+    };
+    // The flags of the server stand in the second answer.
+    spoilt(|said| said.iter_mut().skip(28).take(1).for_each(|byte| *byte = 0x40), "TLS");
+    spoilt(
+        |said| {
+            if said.len() == 24 {
+                said.splice(4..8, 27_u32.to_be_bytes());
+                said.extend_from_slice(b"&P=gsi,v:1\0");
+            }
+        },
+        "gsi",
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    // Spec: xrootd.md#hostile-1 and xrootd.md#recovery-2
+    #[test]
+    fn whatever_a_server_says_every_operation_ends_and_content_is_right_or_refused(
+        seed in any::<u64>(), hits in 1_usize..6, every in 1_u64..5,
+    ) {
+        let mut state = seed | 1;
+        let mut draw = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound.max(1) as u64) as usize
+        };
+        let mut room = Room::new();
+        room.server.redirects_to = (seed % 2 == 0).then_some("server");
+        let mut turn = 0;
+        let mut spoil = |said: &mut Vec<u8>| {
+            turn += 1;
+            if turn % every != 0 {
+                return;
+            }
+            for _ in 0..hits {
+                if said.is_empty() {
+                    return;
+                }
+                let at = draw(said.len());
+                match draw(6) {
+                    0 => said.truncate(at),
+                    1 => said[at] ^= 1 << draw(8),
+                    2 => said[at] = 0xff,
+                    3 => { said.insert(at, 0); }
+                    4 => { said.remove(at); }
+                    _ => said.extend_from_within(..at),
+                }
+            }
+        };
+        room.submit(0, Operation::Open { path: "f".to_owned(), mode: Mode::Read });
+        room.submit(1, Operation::Stat { path: "f".to_owned() });
+        room.submit(2, Operation::List { path: String::new() });
+        let mut submitted = 3;
+        for round in 0..100 {
+            room.settle(&mut spoil);
+            room.pass(100_000_000);
+            let file = room.done.iter().find_map(|it| match it.result {
+                Ok(Answer::Opened { file, .. }) => Some(file),
+                _ => None,
+            });
+            if let Some(file) = file.filter(|_| submitted < 8 && round < 60) {
+                room.submit(submitted, read(file, submitted * 100));
+                submitted += 1;
+            }
+        }
+        room.client.completions(&mut room.done);
+        let mut tags: Vec<u64> = room.done.iter().map(|it| it.tag).collect();
+        tags.sort_unstable();
+        prop_assert_eq!(tags, (0..submitted).collect::<Vec<u64>>());
+    }
+}
