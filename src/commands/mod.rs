@@ -11,6 +11,7 @@ mod doctor;
 mod event;
 mod explain;
 pub mod export;
+mod flags;
 #[cfg(feature = "generate")]
 mod generate;
 #[cfg(feature = "lab")]

@@ -53,11 +53,17 @@ pub struct Param {
     pub range: (f64, f64),
     /// One sentence for `weir explain` and the guide.
     pub about: &'static str,
+    /// Every point says it, swept or not, a size in bytes.
+    pub is_in_points: bool,
+    /// The value with which the step's hosts speak over the auxiliary network.
+    pub auxiliary: Option<&'static str>,
 }
 
 impl Param {
     pub const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Param { name, kind, default: None, required: false, range: (f64::NEG_INFINITY, f64::INFINITY), about }
+        let range = (f64::NEG_INFINITY, f64::INFINITY);
+        let (default, required, is_in_points, auxiliary) = (None, false, false, None);
+        Param { name, kind, default, required, range, about, is_in_points, auxiliary }
     }
     pub const fn default(mut self, default: &'static str) -> Self {
         self.default = Some(default);
@@ -69,6 +75,14 @@ impl Param {
     }
     pub const fn range(mut self, least: f64, most: f64) -> Self {
         self.range = (least, most);
+        self
+    }
+    pub const fn in_points(mut self) -> Self {
+        self.is_in_points = true;
+        self
+    }
+    pub const fn auxiliary(mut self, value: &'static str) -> Self {
+        self.auxiliary = Some(value);
         self
     }
     /// Whether a value lies in the range, whose numbers are of the base unit, of durations nanoseconds.

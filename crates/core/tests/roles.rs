@@ -9,7 +9,9 @@ static PARAMS: &[Param] = &[
     Param::new("sources", Kind::Hosts, "Who sends.").required(),
     Param::new("builders", Kind::Hosts, "Who receives.").required(),
     Param::new("scheduler_host", Kind::Hosts, "Who decides.").required(),
-    Param::new("control", Kind::Choice(&["data", "auxiliary"]), "Where.").default("data"),
+    Param::new("control", Kind::Choice(&["data", "auxiliary"]), "Where.")
+        .default("data")
+        .auxiliary("auxiliary"),
 ];
 static ROLES: &[RoleKey] =
     &[RoleKey::many("sources"), RoleKey::many("builders"), RoleKey::one("scheduler_host")];

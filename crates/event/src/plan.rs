@@ -55,7 +55,7 @@ const OWN: &[Param] = &[
     Param::new("rate", Kind::Frequency, "Heartbeats a second, by an absolute clock.").default("50Hz").range(RATE_HZ.0, RATE_HZ.1),
     Param::new("search_to", Kind::Frequency, "Instead of one rate the highest that is carried, from `rate` up to this one: nothing is dropped, and what is held does not grow; each rate lasts `duration`.").range(RATE_HZ.0, RATE_HZ.1),
     Param::new("events", Kind::Count, "Heartbeats in all, instead of a duration.").range(1.0, 1e15),
-    Param::new("fragment_size", Kind::Size, "Payload of each source's fragment.").default("20kB").range(0.0, 67_108_864.0),
+    Param::new("fragment_size", Kind::Size, "Payload of each source's fragment.").default("20kB").range(0.0, 67_108_864.0).in_points(),
     Param::new(
         "fragment_sizes",
         Kind::Text,
@@ -68,7 +68,8 @@ const OWN: &[Param] = &[
         Kind::Choice(&["data", "auxiliary"]),
         "The network on which scheduler, sources and builders speak: that of the fragments, or the lab's auxiliary one.",
     )
-    .default("data"),
+    .default("data")
+    .auxiliary("auxiliary"),
     Param::new(
         "trigger",
         Kind::Choice(&["scheduler", "source"]),

@@ -1,11 +1,12 @@
 //! `weir io`: load on anything that stores. The flags are the parameters of the workloads.
 
+use super::flags::{flag, texts};
 use super::single::{Given, Single, table};
 use crate::output::{say, say_json};
 use crate::registry;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use std::path::PathBuf;
-use weir_core::param::{Kind, Param};
+use weir_core::param::Param;
 use weir_core::scenario;
 use weir_seams::workload::WorkloadEntry;
 
@@ -34,30 +35,6 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static WorkloadEntry)> {
 fn params(entry: &'static WorkloadEntry) -> impl Iterator<Item = &'static Param> {
     let own = entry.params.iter().filter(|param| !matches!(param.name, TARGET | HOSTS));
     own.chain(OF_STEPS.iter().filter_map(|name| scenario::step_key(name)))
-}
-
-fn value_name(kind: Kind) -> String {
-    match kind {
-        Kind::Choice(choices) => choices.join("|"),
-        Kind::Count => "N".to_owned(),
-        Kind::Ratio => "SHARE".to_owned(),
-        Kind::Rate | Kind::Frequency => "RATE".to_owned(),
-        Kind::Size => "SIZE".to_owned(),
-        Kind::Duration => "TIME".to_owned(),
-        _ => "TEXT".to_owned(),
-    }
-}
-
-/// A flag of a parameter: a switch, or a list, which is a sweep.
-fn flag(param: &'static Param) -> Arg {
-    let about = param.about.trim_end_matches('.').to_owned();
-    let default = param.default.filter(|_| param.kind != Kind::Flag);
-    let help = default.map_or(about.clone(), |default| format!("{about} [default: {default}]"));
-    let arg = Arg::new(param.name).long(param.name.replace('_', "-")).help(help);
-    match param.kind {
-        Kind::Flag => arg.action(ArgAction::SetTrue),
-        kind => arg.value_name(format!("{}[,…]", value_name(kind))).value_delimiter(','),
-    }
 }
 
 impl clap::Args for Args {
@@ -112,11 +89,7 @@ impl FromArgMatches for Args {
         let (_, workload) = entries().find(|(known, _)| *known == name).ok_or_else(missing)?;
         let target = workload.params.iter().filter(|param| param.name == TARGET);
         let given = target.chain(params(workload)).filter_map(|param| {
-            let texts: Vec<String> = match param.kind {
-                Kind::Flag if matches.get_flag(param.name) => vec!["true".to_owned()],
-                Kind::Flag => Vec::new(),
-                _ => matches.get_many::<String>(param.name)?.map(|text| text.trim().to_owned()).collect(),
-            };
+            let texts = texts(matches, param);
             (!texts.is_empty()).then_some(Given { param, texts })
         });
         Ok(Args {

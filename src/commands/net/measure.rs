@@ -1,6 +1,6 @@
 //! Measures one point after the other, tells how far each is, and prints what came of them.
 
-use super::flags::Flags;
+use super::super::flags::Flags;
 use super::{Common, Protocol, key, resolve};
 use crate::output::{say, say_json, tell};
 use anyhow::bail;

@@ -1,8 +1,8 @@
 //! `--search`: the smallest number of streams, or window of one, that fills the path; the highest rate of datagrams that it carries.
 
-use super::flags::{self, Flags};
+use super::super::flags::{self, Flags};
+use super::Measure;
 use super::measure::Measuring;
-use super::{StreamArgs, UdpArgs, stream_job, udp_job};
 use anyhow::bail;
 use serde_json::json;
 use weir_core::evidence::GENERATOR_LIMITED;
@@ -16,14 +16,8 @@ use weir_net::adhoc::summary::{Point, point_id};
 const GOODPUT: &str = "stream.total_goodput_bits_per_second";
 const LOSS: &str = "udp.loss_ratio";
 
-/// What is looked for over UDP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum SoughtOverUdp {
-    Rate,
-}
-
 /// What is looked for over TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
     Streams,
     Window,
@@ -75,28 +69,24 @@ enum Ended {
     Error(anyhow::Error),
 }
 
-pub fn streams(args: &StreamArgs, sought: Sought, target: f64, flags: &Flags) -> anyhow::Result<i32> {
+pub fn streams(args: &Measure, sought: Sought, target: f64, flags: &Flags) -> anyhow::Result<i32> {
     if !(0.0..=1.0).contains(&target) || target == 0.0 {
         bail!("--target: a share of the most that is carried, above 0 and up to 100%");
     }
-    let chosen = match sought {
-        Sought::Streams => args.streams != ["1"],
-        Sought::Window => !args.window.is_empty(),
-    };
-    if chosen {
+    if args.has(sought.name()) {
         bail!("--search {0} chooses --{0} by itself; leave one of the two out", sought.name());
     }
     let values = the_rest(flags, sought.name())?;
     let bounds = sought.bounds();
     // Everything is checked before the first byte is sent.
     for edge in [bounds.least, bounds.most] {
-        stream_job(&sought.put(&values, edge))?;
+        args.job(&sought.put(&values, edge))?;
     }
     let mut measuring = Measuring::begin(&args.common, "stream")?;
     let found = search::smallest(bounds, target, |value| {
         let values = sought.put(&values, value);
         let point =
-            counted(&mut measuring, &values, (sought.name(), sought.value(value)), stream_job(&values))?;
+            counted(&mut measuring, &values, (sought.name(), sought.value(value)), args.job(&values))?;
         highest_of(point, GOODPUT).ok_or(Ended::Point)
     });
     finish(measuring, found.map(|found| judged(sought, target, &found)))
@@ -173,11 +163,11 @@ fn judged(sought: Sought, target: f64, found: &Found) -> CriterionResult {
 }
 
 /// The highest rate of which no flow loses more than `allowed`.
-pub fn datagrams(args: &UdpArgs, allowed: f64, flags: &Flags) -> anyhow::Result<i32> {
+pub fn datagrams(args: &Measure, allowed: f64, flags: &Flags) -> anyhow::Result<i32> {
     if !(0.0..1.0).contains(&allowed) {
         bail!("--loss: a share of the datagrams, from 0% up to less than all");
     }
-    if !args.rate.is_empty() || !args.packet_rate.is_empty() {
+    if args.has("rate") || args.has("packet_rate") {
         bail!("--search rate chooses the rate by itself; leave --rate and --packet-rate out");
     }
     let values = the_rest(flags, "rate")?;
@@ -187,7 +177,7 @@ pub fn datagrams(args: &UdpArgs, allowed: f64, flags: &Flags) -> anyhow::Result<
         values
     };
     let bounds = search::RATE_BITS_PER_SECOND;
-    udp_job(&at(bounds.least))?;
+    args.job(&at(bounds.least))?;
     let mut measuring = Measuring::begin(&args.common, "udp")?;
     let found = search::highest(bounds, |rate| {
         search::confirmed(|before| {
@@ -196,7 +186,7 @@ pub fn datagrams(args: &UdpArgs, allowed: f64, flags: &Flags) -> anyhow::Result<
             }
             let values = at(rate);
             let swept = ("rate", Value::Rate(BitsPerSecond(rate)));
-            let point = counted(&mut measuring, &values, swept, udp_job(&values))?;
+            let point = counted(&mut measuring, &values, swept, args.job(&values))?;
             probe(point, allowed).ok_or(Ended::Point)
         })
     });

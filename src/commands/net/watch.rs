@@ -1,85 +1,29 @@
 //! `weir net watch`: a path looked at for hours, its series kept as they come.
 
-use super::flags::Flags;
-use super::{Common, common, measure};
+use super::super::flags::Flags;
+use super::{Measure, measure};
 use crate::output::tell;
 use anyhow::bail;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use weir_core::Values;
 use weir_core::chunk::{Chunk, ChunkRecord};
-use weir_core::param::Kind;
 use weir_core::record::{
     ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, SampleRecord, StepRecord, Summary, TrialRecord,
 };
 use weir_core::topology::Topology;
-use weir_core::{Value, Values};
 use weir_net::adhoc::{AdhocError, Job, Measurement};
 use weir_net::watch::plan::WatchPlan;
 use weir_report::{Folder, Writer};
 
-/// A long flow looked at finely, beside short tests: what each of the two views says of the path.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  weir net watch there --duration 1h --out watched --key-file key
-  weir net watch there --duration 1h --pacing 50Mbit/s --probe-every 73s
-  weir net watch there --duration 24h --probes-alone --probe-every 1h --json
-
-With --out every sample of both ends is on disk within some seconds; `weir report DIR` draws them, also of a
-watch that was killed. Ctrl-C ends the watch and gives its summary.")]
-pub struct WatchArgs {
-    #[command(flatten)]
-    common: Common,
-    /// How long to watch, warm-up included
-    #[arg(long, value_name = "TIME", default_value = "10min")]
-    duration: String,
-    /// Resolution of the series, from 1ms
-    #[arg(long, value_name = "TIME", default_value = "10ms")]
-    interval: String,
-    /// Long flows
-    #[arg(long, value_name = "N", default_value = "1")]
-    streams: String,
-    /// Cap on the rate at which one connection sends payload
-    #[arg(long, value_name = "RATE")]
-    pacing: Option<String>,
-    /// Cap on what one connection has in flight
-    #[arg(long, value_name = "SIZE")]
-    window: Option<String>,
-    /// From the start of one short test to that of the next [default: none are made]
-    #[arg(long, value_name = "TIME")]
-    probe_every: Option<String>,
-    /// How long each short test sends
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    probe_duration: String,
-    /// No long flow: the short tests alone, as a schedule would make them
-    #[arg(long, requires = "probe_every")]
-    probes_alone: bool,
-    /// What the path gives when nothing is wrong [default: the best that was measured]
-    #[arg(long, value_name = "RATE")]
-    unimpaired: Option<String>,
-    /// A new folder for the series, the summary and a report
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
-
 const STEP: &str = "watch";
 
-pub fn run(args: &WatchArgs) -> anyhow::Result<i32> {
-    let mut flags = Flags::default();
-    common(&mut flags, &args.common)?;
-    if args.common.congestion.len() > 1 {
-        bail!("--congestion takes one name here: a watch is one point");
-    }
-    flags.add("duration", Kind::Duration, [&args.duration])?;
-    flags.add("interval", Kind::Duration, [&args.interval])?;
-    flags.add("streams", Kind::Count, [&args.streams])?;
-    flags.tcp("pacing", Kind::Rate, &args.pacing)?;
-    flags.tcp("window", Kind::Size, &args.window)?;
-    flags.add("probe_every", Kind::Duration, &args.probe_every)?;
-    flags.add("probe_duration", Kind::Duration, [&args.probe_duration])?;
-    flags.add("unimpaired", Kind::Rate, &args.unimpaired)?;
-    let Some((mut values, _)) = flags.points()?.pop() else { bail!("there is nothing to watch") };
-    if args.probes_alone {
-        values.set("long_flow", Value::Flag(false));
+pub fn run(args: &Measure, flags: &Flags) -> anyhow::Result<i32> {
+    let mut points = flags.points()?;
+    let (Some((values, _)), true) = (points.pop(), points.is_empty()) else {
+        bail!("a watch is one point: none of its flags takes a list");
+    };
+    if values.flag("long_flow") == Some(false) && !args.has("probe_every") {
+        bail!("--probes-alone needs --probe-every: there would be nothing to watch");
     }
     let mut plan = WatchPlan::from_values(&values)?;
     plan.record = args.out.is_some();

@@ -47,6 +47,11 @@ pub fn step_key(name: &str) -> Option<&'static crate::Param> {
     schema::STEP.iter().find(|param| param.name == name)
 }
 
+/// The key of this name in a step's table `tcp`.
+pub fn tcp_key(name: &str) -> Option<&'static crate::Param> {
+    schema::TCP.iter().find(|param| param.name == name)
+}
+
 use errors::Problems;
 use tree::{Data, Node, Table};
 

@@ -1,6 +1,5 @@
 //! The resolved scenario: what the run state machine works from.
 
-use super::schema::ROLE_POINT_KEYS;
 use crate::evidence::Factor;
 use crate::metric::Metric;
 use crate::model::Model;
@@ -209,6 +208,8 @@ pub struct Step {
     pub values: Values,
     /// What identifies the point in `where` and in the summary's `parameters`.
     pub parameters: BTreeMap<String, Value>,
+    /// Keys of these that are there whether they are swept or not.
+    pub in_points: Vec<&'static str>,
 }
 
 impl Step {
@@ -228,12 +229,12 @@ impl Step {
         self.roles.iter().flat_map(|(_, hosts)| hosts.iter().copied())
     }
 
-    /// What identifies the point, for documents: plain numbers stay numbers, quantities are their text, but what every point of a step
-    /// with roles says of itself is in bytes.
+    /// What identifies the point, for documents: plain numbers stay numbers, quantities are their text, but sizes that every point says
+    /// are in bytes.
     pub fn parameters_json(&self) -> BTreeMap<String, serde_json::Value> {
         let json = |(name, value): (&String, &Value)| {
             let json = match value {
-                Value::Size(bytes) if ROLE_POINT_KEYS.contains(&name.as_str()) => bytes.0.into(),
+                Value::Size(bytes) if self.in_points.contains(&name.as_str()) => bytes.0.into(),
                 _ => value.to_json(),
             };
             (name.clone(), json)

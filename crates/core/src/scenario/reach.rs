@@ -3,9 +3,8 @@
 use super::errors::{Place, Problems};
 use super::path::link_name;
 use super::plan::{Opening, RoleHosts, RoleKey};
-use super::schema::ROLE_CONTROL;
 use super::tree::{Node, Table};
-use crate::param::Values;
+
 use crate::topology::Topology;
 use crate::units::human;
 use std::cell::OnceCell;
@@ -53,12 +52,11 @@ impl<'a> Reach<'a> {
         step: &str,
         pairs: &[(usize, usize)],
         (role_keys, roles): (&[RoleKey], &[(&'static str, Vec<usize>)]),
-        values: &Values,
+        apart: bool,
         opening: Opening,
         problems: &Problems,
     ) {
         let most = opening.rtt_max();
-        let apart = values.text(ROLE_CONTROL.0).as_deref() == Some(ROLE_CONTROL.1);
         let spoken = spoken(role_keys, roles);
         let mut far = self.farthest(pairs.iter().copied());
         match self.topology.auxiliary {

@@ -325,12 +325,6 @@ pub(super) static STEP: &[Param] = &[
 pub(super) const STEP_PLACING: &[&str] =
     &["name", "workload", "from", "to", "pairing", "turns", "after", "at", "capture"];
 
-/// What every point of a step with roles says of itself, swept or not.
-pub(super) const ROLE_POINT_KEYS: &[&str] = &["fragment_size"];
-
-/// The key and the value by which hosts with roles speak over the auxiliary network.
-pub(super) const ROLE_CONTROL: (&str, &str) = ("control", "auxiliary");
-
 /// Keys of a step that pair hosts, which workloads that place roles do not take.
 pub(super) const STEP_PAIRING: &[&str] =
     &["from", "to", "pairing", "turns", "pairs", "bytes", "count", "streams"];

@@ -86,7 +86,9 @@ pub(super) fn steps(
         let reach = reach.as_ref().filter(|_| !real);
         if let Some(reach) = reach {
             let opening = (workload.opening)(workload.name, &values);
-            reach.check(&name, &pairs, (role_keys, roles.as_slice()), &values, opening, problems);
+            let spoken = |param: &Param| values.text(param.name).as_deref() == param.auxiliary;
+            let apart = extra.iter().filter(|param| param.auxiliary.is_some()).any(spoken);
+            reach.check(&name, &pairs, (role_keys, roles.as_slice()), apart, opening, problems);
         }
         let rtt = reach.map_or(Duration::ZERO, |reach| reach.longest(&pairs));
         // What is wrong with a single key has been said; this is about keys that do not go together.
@@ -103,7 +105,8 @@ pub(super) fn steps(
             point: point(&name),
             name,
             workload: workload.name.to_owned(),
-            parameters: with_roles(parameters, role_keys, &roles, topology, &values),
+            parameters: with_roles(parameters, role_keys, &roles, topology, (extra, &values)),
+            in_points: extra.iter().filter(|param| param.is_in_points).map(|param| param.name).collect(),
             roles,
             pairs,
             is_paired,
@@ -138,7 +141,7 @@ fn with_roles(
     role_keys: &[RoleKey],
     roles: &[(&'static str, Vec<usize>)],
     topology: Option<&Topology>,
-    values: &Values,
+    (own, values): (&[Param], &Values),
 ) -> BTreeMap<String, Value> {
     let mut all = parameters.clone();
     if is_paired(role_keys) {
@@ -155,9 +158,9 @@ fn with_roles(
         };
         all.insert((*key).to_owned(), value);
     }
-    for key in schema::ROLE_POINT_KEYS {
-        if let Some(value) = values.get(key) {
-            all.entry((*key).to_owned()).or_insert_with(|| value.clone());
+    for param in own.iter().filter(|param| param.is_in_points) {
+        if let Some(value) = values.get(param.name) {
+            all.entry(param.name.to_owned()).or_insert_with(|| value.clone());
         }
     }
     all

@@ -92,6 +92,20 @@ pub enum Flows {
 }
 
 impl Job {
+    /// What a step of this workload with these values asks for. Errors: what contradicts itself, by the names of the keys.
+    pub fn of(workload: &str, values: &Values) -> Result<Job, WorkloadError> {
+        Ok(match workload {
+            "stream" => Job::Stream(StreamPlan::from_values(values)?),
+            "latency" => Job::Latency(LatencyPlan::from_values(values)?),
+            "burst" => Job::Burst(BurstPlan::from_values(values)?),
+            "connect" => Job::Connect(ConnectPlan::from_values(values)?),
+            "udp" => Job::Udp(UdpPlan::from_values(values)?),
+            "path" => Job::Path(PathPlan::from_values(values)?),
+            "watch" => Job::Watch(WatchPlan::from_values(values)?),
+            other => return Err(WorkloadError::new(format!("no {other} is measured between two machines"))),
+        })
+    }
+
     /// The workload's.
     pub fn name(&self) -> &'static str {
         match self {

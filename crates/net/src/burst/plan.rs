@@ -22,7 +22,7 @@ const EVERY_MAX: Duration = Duration::from_secs(3600);
 pub static PARAMS: &[Param] = &[
     Param::new("size", Kind::Size, "Payload of one burst.").default("1MB").range(1.0, SIZE_BYTES_MAX as f64),
     Param::new("repetitions", Kind::Count, "Bursts of each flow that count.")
-        .default("1")
+        .default("10")
         .range(1.0, BURSTS_MAX as f64),
     Param::new(
         "warm_up_count",

@@ -28,7 +28,7 @@ pub static PARAMS: &[Param] = &[
         .range(1.0, HOPS_MAX as f64),
     Param::new("timeout", Kind::Duration, "The longest a single probe is waited for.")
         .default("1s")
-        .range(0.01, 10.0),
+        .range(1e7, 10e9),
     Param::new(
         "train",
         Kind::Count,

@@ -1,8 +1,48 @@
-//! Flags whose lists are sweeps.
+//! Flags made from the parameters of workloads; a list is a sweep.
 
 use anyhow::bail;
-use weir_core::param::{Kind, parse_default};
+use clap::{Arg, ArgAction};
+use weir_core::param::{Kind, Param, parse_default};
 use weir_core::{Value, Values};
+
+/// How a value is called in help.
+fn value_name(kind: Kind) -> String {
+    match kind {
+        Kind::Choice(choices) => choices.join("|"),
+        Kind::Count => "N".to_owned(),
+        Kind::Ratio => "SHARE".to_owned(),
+        Kind::Rate | Kind::Frequency => "RATE".to_owned(),
+        Kind::Size => "SIZE".to_owned(),
+        Kind::Duration => "TIME".to_owned(),
+        _ => "TEXT".to_owned(),
+    }
+}
+
+/// A flag of a parameter: a switch, or a list, which is a sweep. A switch says the opposite of the parameter's default.
+pub fn flag(param: &'static Param) -> Arg {
+    let about = param.about.trim_end_matches('.').to_owned();
+    let default = param.default.filter(|_| param.kind != Kind::Flag);
+    let help = default.map_or(about.clone(), |default| format!("{about} [default: {default}]"));
+    let arg = Arg::new(param.name).long(param.name.replace('_', "-")).help(help);
+    match param.kind {
+        Kind::Flag => arg.action(ArgAction::SetTrue),
+        kind => arg.value_name(format!("{}[,…]", value_name(kind))).value_delimiter(','),
+    }
+}
+
+/// What was given of a parameter, as it was written: none where it was not, and of a switch its value.
+pub fn texts(matches: &clap::ArgMatches, param: &Param) -> Vec<String> {
+    match param.kind {
+        Kind::Flag => {
+            let said = if param.default == Some("true") { "false" } else { "true" };
+            matches.get_flag(param.name).then(|| said.to_owned()).into_iter().collect()
+        }
+        _ => {
+            let all = matches.get_many::<String>(param.name).into_iter().flatten();
+            all.map(|text| text.trim().to_owned()).collect()
+        }
+    }
+}
 
 /// The values of one measurement, and the swept ones among them by name.
 pub type Combination = (Values, Vec<(String, Value)>);
@@ -19,25 +59,7 @@ pub struct Flag {
 pub struct Flags(pub Vec<Flag>);
 
 impl Flags {
-    pub fn add(
-        &mut self,
-        name: &'static str,
-        kind: Kind,
-        texts: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> anyhow::Result<()> {
-        self.put(name, false, kind, texts)
-    }
-
-    pub fn tcp(
-        &mut self,
-        name: &'static str,
-        kind: Kind,
-        texts: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> anyhow::Result<()> {
-        self.put(name, true, kind, texts)
-    }
-
-    fn put(
+    pub fn put(
         &mut self,
         name: &'static str,
         in_tcp: bool,
@@ -101,9 +123,9 @@ mod tests {
     #[test]
     fn lists_are_multiplied_and_single_values_name_no_point() {
         let mut flags = Flags::default();
-        flags.add("streams", Kind::Count, ["1", "4"]).unwrap();
-        flags.add("duration", Kind::Duration, ["1s"]).unwrap();
-        flags.tcp("window", Kind::Size, ["64KiB", "1MiB"]).unwrap();
+        flags.put("streams", false, Kind::Count, ["1", "4"]).unwrap();
+        flags.put("duration", false, Kind::Duration, ["1s"]).unwrap();
+        flags.put("window", true, Kind::Size, ["64KiB", "1MiB"]).unwrap();
         let ids: Vec<String> =
             flags.points().unwrap().iter().map(|(_, swept)| point_id("stream", swept)).collect();
         assert_eq!(
