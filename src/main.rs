@@ -13,9 +13,8 @@ use std::process::exit;
 fn main() {
     weir_sys::signal::failed_writes_are_errors();
     #[cfg(feature = "lab")]
-    // Not a command for people: the other end of a lab's TUN devices, started by weir itself.
-    if std::env::args_os().nth(1).is_some_and(|first| first == "fabric-process") {
-        exit(weir_lab::fabric_process::main());
+    if let Some(status) = std::env::args_os().nth(1).and_then(|first| weir_lab::hidden(&first)) {
+        exit(status);
     }
     let ended = match commands::Cli::try_parse() {
         Ok(cli) => cli.command.run(),

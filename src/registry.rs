@@ -31,6 +31,20 @@ pub fn workloads() -> &'static [WorkloadEntry] {
     &ALL
 }
 
+/// Recipes of real systems, with the files beside them.
+#[cfg(feature = "lab")]
+pub const SYSTEMS: &[weir_service::Builtin] = &[weir_service::Builtin {
+    name: "xrootd",
+    recipe: include_str!("../systems/xrootd/system.toml"),
+    templates: &[("xrootd.cf", include_str!("../systems/xrootd/xrootd.cf"))],
+}];
+
+/// The recipes that a scenario may name: those of this program, and folders beside its file.
+#[cfg(feature = "lab")]
+pub fn library(scenario: &std::path::Path) -> weir_service::Library {
+    weir_service::Library::new(SYSTEMS, scenario.parent().unwrap_or(std::path::Path::new(".")))
+}
+
 /// The io workloads, which need to know the targets.
 fn storage() -> &'static [WorkloadEntry] {
     static ALL: LazyLock<Vec<WorkloadEntry>> = LazyLock::new(|| weir_storage::workloads(targets()));
@@ -158,6 +172,8 @@ pub const SEAMS: &[&str] = &[
     "workload",
     "factor",
     "target",
+    #[cfg(feature = "lab")]
+    "system",
     #[cfg(feature = "event")]
     "scheduler",
     #[cfg(feature = "event")]
@@ -183,6 +199,16 @@ pub fn members(seam: &str) -> Option<Vec<Member>> {
         #[cfg(feature = "event")]
         "membership" => members!(memberships()),
         "target" => members!(targets()),
+        #[cfg(feature = "lab")]
+        "system" => {
+            let library = library(std::path::Path::new("."));
+            let member = |recipe: &&'static weir_service::Recipe| Member {
+                name: recipe.schema.name,
+                about: recipe.schema.about,
+                params: recipe.schema.options,
+            };
+            library.all().ok()?.iter().map(member).collect()
+        }
         "launcher" => members!(weir_agent::launcher::LAUNCHERS),
         "sampler" => members!(weir_telemetry::SAMPLERS),
         "sink" => members!(weir_report::SINKS),

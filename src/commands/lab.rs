@@ -3,16 +3,19 @@
 use super::capture;
 use super::scenario_file;
 use crate::output::{say, say_json, tell};
+use crate::registry;
+use crate::run::services;
 use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use weir_core::scenario::Overrides;
+use weir_core::nearest::nearest;
+use weir_core::scenario::{Configuration, Overrides, Service};
 use weir_core::text::{SHOWN_BYTES_MAX, shown};
-use weir_core::topology::Topology;
-use weir_lab::named::{self, Entry, LabName, Place, State};
-use weir_lab::{LabError, Options};
+use weir_lab::named::{self, Entry, LabName, Place, ServiceState, State};
+use weir_lab::{Lab, LabError, Options};
+use weir_service::Running;
 
 /// Use an emulated network with any program.
 #[derive(clap::Args)]
@@ -41,7 +44,7 @@ enum Command {
     List(List),
 }
 
-/// Build the network that a scenario's [lab] describes; it stays until `lab down`.
+/// Build the network that a scenario's [lab] describes and start its services; all stays until `lab down`.
 #[derive(clap::Args)]
 struct Up {
     /// Scenario; [lab] alone will do
@@ -49,6 +52,9 @@ struct Up {
     /// What to call it: small letters, digits and hyphens
     #[arg(long)]
     name: String,
+    /// The case whose lab and services these are; the first unless given
+    #[arg(long)]
+    case: Option<String>,
     /// Change a value, as in link.wan.rtt=\"50ms\"
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
@@ -112,12 +118,20 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
 fn up(args: &Up) -> anyhow::Result<i32> {
     let name = LabName::new(&Place::chosen()?, &args.name)?;
     let overrides = Overrides { sets: args.sets.clone(), ..Overrides::default() };
-    let topology = match topology(&args.file, &overrides)? {
-        Ok(topology) => topology,
+    let first = match chosen(&args.file, &overrides, args.case.as_deref())? {
+        Ok(first) => first,
         Err(status) => return Ok(status),
     };
+    weir_sys::signal::count_interrupts();
+    let library = registry::library(&args.file);
+    services::check_installed(&library, [&first])?;
+    let furnish = &mut |lab: &mut Lab, folder: &Path| {
+        let running = services::start(lab, &first.topology, &first.services, &library, folder);
+        let running = running.map_err(|error| LabError::Furnish(format!("{error:#}")))?;
+        Ok(first.services.iter().map(|service| service_state(service, &running)).collect())
+    };
     let options = Options { seed: args.seed, exe: PathBuf::from("/proc/self/exe") };
-    let up = named::up(&name, &topology, &options, &args.file.display().to_string())?;
+    let up = named::up(&name, &first.topology, &options, &args.file.display().to_string(), furnish)?;
     for note in &up.notes {
         tell(format_args!("weir: note: {note}"));
     }
@@ -134,24 +148,51 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     if up.state.hosts.len() > 40 {
         say(format_args!("  … ({} more; `weir lab list --json` has all)", up.state.hosts.len() - 40))?;
     }
+    for service in &up.state.services {
+        say(format_args!("  service {:<16} {:<15} {}", service.name, service.system, service.at))?;
+    }
     Ok(0)
 }
 
-/// The lab of a scenario: that of its first configuration. `Err` is the exit status after the problems were printed.
-fn topology(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Topology, i32>> {
+fn service_state(service: &Service, running: &[Running]) -> ServiceState {
+    let running = running.iter().find(|running| running.name == service.name);
+    let folders = running.map(|running| &running.folders).into_iter().flatten();
+    ServiceState {
+        name: service.name.clone(),
+        system: service.system.clone(),
+        at: service.at.clone(),
+        logs: folders
+            .map(|(place, folder)| (place.clone(), folder.join("log").display().to_string()))
+            .collect(),
+    }
+}
+
+/// The first configuration of a scenario, or of one of its cases, whose lab is built. `Err` is the exit status after the problems were printed.
+fn chosen(
+    path: &Path,
+    overrides: &Overrides,
+    case: Option<&str>,
+) -> anyhow::Result<Result<Configuration, i32>> {
     let Ok(plan) = scenario_file::load(path, overrides)? else { return Ok(Err(2)) };
     let file = path.display();
-    let Some(first) = plan.configurations.first() else { bail!("{file}: there is no lab to build") };
+    let of_case = |other: &&Configuration| case.is_none() || other.case.as_deref() == case;
+    let Some(first) = plan.configurations.iter().find(of_case) else {
+        let Some(case) = case else { bail!("{file}: there is no lab to build") };
+        let names = plan.configurations.iter().filter_map(|other| other.case.as_deref());
+        let help = nearest(case, names).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        bail!("{file} has no case {case:?}{help}");
+    };
     if first.hosts.is_some() {
         bail!("{file} names real hosts; a lab is built of [lab]");
     }
-    if plan.configurations.iter().any(|other| other.topology != first.topology) {
+    let varies = |other: &Configuration| other.topology != first.topology || other.services != first.services;
+    if case.is_none() && plan.configurations.iter().any(varies) {
         tell(format_args!(
-            "weir: note: {file} varies its lab; this is the one of {:?}. --set changes it",
+            "weir: note: {file} varies its lab or its services; these are of {:?}. --case and --set change them",
             first.id
         ));
     }
-    Ok(Ok(first.topology.clone()))
+    Ok(Ok(first.clone()))
 }
 
 fn exec(args: &Exec) -> anyhow::Result<i32> {
@@ -174,6 +215,9 @@ fn down(args: &Down) -> anyhow::Result<i32> {
     };
     for name in &down.names {
         say(format_args!("lab {name} is down"))?;
+    }
+    if down.folders > 0 {
+        say(format_args!("removed what {} killed runs left on disk", down.folders))?;
     }
     Ok(problems_told(&down.problems))
 }
@@ -233,5 +277,6 @@ fn state_json(state: &State) -> Value {
         "fabric_pid": state.fabric.map(|fabric| fabric.pid),
         "file": state.file,
         "hosts": hosts,
+        "services": state.services,
     })
 }

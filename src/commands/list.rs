@@ -13,7 +13,7 @@ use weir_core::param::{Kind, Param};
     after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'\n  weir list factor"
 )]
 pub struct Args {
-    /// workload, factor, target, scheduler, death-policy, membership, launcher, sampler or sink; all of them when left out
+    /// workload, factor, target, system, scheduler, death-policy, membership, launcher, sampler or sink; all of them when left out
     seam: Option<String>,
     /// Print an array of {name, about, params}
     #[arg(long)]
@@ -77,6 +77,8 @@ fn kind_name(kind: Kind) -> Value {
         Kind::Frequency => "frequency".into(),
         Kind::Flag => "flag".into(),
         Kind::Hosts => "hosts".into(),
+        Kind::Target => "target".into(),
+        Kind::Options => json!({ "*": { "*": "value" } }),
         Kind::Map(param) => json!({ "*": kind_name(param.kind) }),
         Kind::Member(seam) => json!({ "member of": seam.name }),
         Kind::Table(params) => params.iter().map(param_json).collect::<Vec<_>>().into(),

@@ -9,6 +9,7 @@ use crate::run::campaign::{Campaign, planned_time};
 use crate::run::needs;
 use crate::run::progress::Progress;
 use crate::run::resume;
+use crate::run::services;
 use anyhow::{Context, bail};
 use std::fs::File;
 use std::io::Read;
@@ -77,9 +78,11 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     if !args.json {
         announce(&plan, total)?;
     }
+    let library = registry::library(file);
+    services::check_installed(&library, &plan.configurations)?;
     let writer = Writer::create_below(&args.out, &[&plan.name, &run_id])?;
     let folder = writer.directory().to_owned();
-    let campaign = Campaign::new(&plan, registry::workloads(), program, key, writer)?;
+    let campaign = Campaign::new(&plan, registry::workloads(), program, key, &library, writer)?;
     carry_out(args, &plan, campaign, total, &folder)
 }
 
@@ -92,11 +95,13 @@ fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> 
     }
     let interrupted = Interrupted::read(directory)?;
     let Ok(plan) = scenario_file::load(file, overrides)? else { return Ok(2) };
+    let library = registry::library(file);
     let again = scenario::load(
         &interrupted.scenario_toml,
         &directory.join("scenario.toml").display().to_string(),
         &Overrides::default(),
         &registry::workload_schemas(),
+        &library,
     );
     let settled = again.map(|plan| plan.resolved).unwrap_or_default();
     if let Some(difference) = resume::difference(&interrupted, &plan, &settled) {
@@ -117,7 +122,7 @@ fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> 
             plan.seed
         ))?;
     }
-    let campaign = Campaign::resume(&plan, registry::workloads(), program, key, interrupted)?;
+    let campaign = Campaign::resume(&plan, registry::workloads(), program, key, &library, interrupted)?;
     carry_out(args, &plan, campaign, total, directory)
 }
 

@@ -50,7 +50,8 @@ fn read(path: &Path) -> anyhow::Result<String> {
 pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, ScenarioErrors>> {
     let text = read(path)?;
     let file = path.display().to_string();
-    let loaded = scenario::load(&text, &file, overrides, &registry::workload_schemas());
+    let systems = registry::library(path);
+    let loaded = scenario::load(&text, &file, overrides, &registry::workload_schemas(), &systems);
     if let Err(errors) = &loaded {
         tell_as_it_is(errors.render(std::io::stderr().is_terminal()));
     }
@@ -84,7 +85,8 @@ mod tests {
                 }
                 let load = |text: &str, short| {
                     let overrides = Overrides { short, ..Overrides::default() };
-                    scenario::load(text, &file, &overrides, &registry::workload_schemas())
+                    let systems = registry::library(&path);
+                    scenario::load(text, &file, &overrides, &registry::workload_schemas(), &systems)
                         .unwrap_or_else(|errors| panic!("{file}, short {short}: {errors}\n{text}"))
                 };
                 let first = load(&text, short);

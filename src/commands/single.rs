@@ -69,8 +69,9 @@ impl Single<'_> {
 
     /// Runs it. `None`: what was given is refused, and it was said why.
     pub fn run(&self) -> anyhow::Result<Option<Summary>> {
-        let loaded =
-            scenario::load(&self.scenario(), PLACE, &Overrides::default(), &registry::workload_schemas());
+        let library = registry::library(Path::new(PLACE));
+        let schemas = registry::workload_schemas();
+        let loaded = scenario::load(&self.scenario(), PLACE, &Overrides::default(), &schemas, &library);
         let plan = match loaded {
             Ok(plan) => plan,
             Err(errors) => {
@@ -87,7 +88,8 @@ impl Single<'_> {
             (None, None) => unreachable!("without a folder of the user's there is one of our own"),
         };
         let folder = writer.directory().to_owned();
-        let mut campaign = Campaign::new(&plan, registry::workloads(), program()?, random_hex(32)?, writer)?;
+        let (program, key) = (program()?, random_hex(32)?);
+        let mut campaign = Campaign::new(&plan, registry::workloads(), program, key, &library, writer)?;
         weir_sys::signal::count_interrupts();
         let mut progress = Progress::new(total, self.quiet);
         let ran = campaign.run(&mut progress);

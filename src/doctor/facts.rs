@@ -79,6 +79,10 @@ pub struct Facts {
     /// Whether the kernel says how long a thread waited for a core.
     pub thread_wait: bool,
     pub missing_programs: Vec<&'static str>,
+    /// Systems that services may be, and whose programs are not there, with the packages that bring them.
+    pub missing_systems: Vec<(String, Vec<String>)>,
+    /// Whether a host can have an overlay of `/`.
+    pub overlay: bool,
     /// The command that installs packages here, if it is one we know.
     pub install: Option<&'static str>,
 }
@@ -98,6 +102,18 @@ fn tcp_times() -> Option<bool> {
     let near = std::net::TcpStream::connect(listener.local_addr().ok()?).ok()?;
     let info = weir_sys::tcp_info::TcpInfo::read(near.as_fd()).ok()?;
     Some(info.busy_us.is_some() && info.rwnd_limited_us.is_some() && info.sndbuf_limited_us.is_some())
+}
+
+#[cfg(feature = "lab")]
+fn missing_systems() -> Vec<(String, Vec<String>)> {
+    let recipes = crate::registry::library(Path::new(".")).all().unwrap_or_default();
+    let missing = recipes.into_iter().filter(|recipe| recipe.check_installed("").is_err());
+    missing.map(|recipe| (recipe.schema.name.to_owned(), recipe.packages.clone())).collect()
+}
+
+#[cfg(not(feature = "lab"))]
+fn missing_systems() -> Vec<(String, Vec<String>)> {
+    Vec::new()
 }
 
 impl Facts {
@@ -160,6 +176,8 @@ impl Facts {
             tcp_times: tcp_times(),
             thread_wait: weir_sys::clock::thread_cpu_wait_time().is_some(),
             missing_programs: machine::missing(&PROGRAMS),
+            missing_systems: missing_systems(),
+            overlay: std::fs::read_to_string("/proc/filesystems").is_ok_and(|all| all.contains("\toverlay")),
             install: known
                 .into_iter()
                 .find(|(name, _)| machine::missing(&[name]).is_empty())

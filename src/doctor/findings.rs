@@ -84,7 +84,7 @@ pub fn findings(facts: &Facts, path: &Path) -> Vec<Finding> {
     all.extend(stillness(facts));
     all.push(clock(facts));
     all.extend([buffers(facts, path), socket_memory(facts, path), congestion(facts), discipline(facts)]);
-    all.extend([counters(facts), ring(facts), time(facts), programs(facts)]);
+    all.extend([counters(facts), ring(facts), time(facts), programs(facts), systems(facts)]);
     all
 }
 
@@ -548,6 +548,24 @@ fn programs(facts: &Facts) -> Finding {
         ),
         facts.install.map(|install| format!("sudo {install} {}", packages.join(" "))),
     )
+}
+
+/// What services need: an overlay for their hosts, and their programs.
+fn systems(facts: &Facts) -> Finding {
+    let name = "systems";
+    if !facts.overlay {
+        let text =
+            "the kernel knows no overlay file system: services ([[service]]) cannot be started in a lab";
+        return note(name, text, Some("sudo modprobe overlay".to_owned()));
+    }
+    if facts.missing_systems.is_empty() {
+        return ok(name, "every system that a service may be is installed (`weir list system`)");
+    }
+    let names: Vec<&str> = facts.missing_systems.iter().map(|(name, _)| name.as_str()).collect();
+    let packages: Vec<&str> =
+        facts.missing_systems.iter().flat_map(|(_, packages)| packages).map(String::as_str).collect();
+    let text = format!("not installed: {} (for services in a lab; `weir list system`)", names.join(", "));
+    note(name, text, facts.install.map(|install| format!("sudo {install} {}", packages.join(" "))))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::resume;
 use crate::run::seeds::TrialSeed;
+use crate::run::services;
 use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
 use anyhow::{Context, anyhow, bail};
 use std::collections::BTreeMap;
@@ -13,19 +14,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_agent::Fleet;
 use weir_agent::job::StepJob;
-use weir_agent::launcher::LabLauncher;
+use weir_agent::launcher::{LabLauncher, Place};
 use weir_core::hosts::PortRange;
 use weir_core::record::{
     ConfigurationRecord, PlanRecord, RESULTS_SCHEMA, RoleRecord, StepRecord, TimelineEvent, TrialRecord,
 };
 use weir_core::scenario::order;
-use weir_core::scenario::{Configuration, Plan, RealHost, Step, StepStart};
+use weir_core::scenario::{Configuration, Plan, RealHost, Service, Step, StepStart};
 use weir_core::topology::Topology;
 use weir_core::{model, seed};
 use weir_lab::Lab;
+use weir_lab::data::RunFolder;
 use weir_report::{INTERRUPTED, Interrupted, RunRecords, TrialSet, Writer};
 use weir_seams::launcher::Launcher;
 use weir_seams::workload::{Estimate, Peer, WorkloadEntry};
+use weir_service::{Library, Running};
 
 /// An agent says hello within this time of being started, also on a busy machine.
 const HELLO_MAX: Duration = Duration::from_secs(10);
@@ -40,9 +43,34 @@ const NOT_COUNTING_MAX: usize = 1_000;
 struct Stage {
     topology: Topology,
     hosts: Option<Vec<RealHost>>,
+    fleet: Fleet,
+    /// What is up, and what was asked for.
+    running: Vec<Running>,
+    services: Vec<Service>,
     /// `None`: the hosts are real.
     lab: Option<Lab>,
-    fleet: Fleet,
+    /// Where hosts with services keep what they have.
+    folder: Option<RunFolder>,
+}
+
+impl Stage {
+    fn new(
+        topology: Topology,
+        hosts: Option<Vec<RealHost>>,
+        lab: Option<Lab>,
+        folder: Option<RunFolder>,
+    ) -> Stage {
+        let (fleet, running, services) = (Fleet::default(), Vec::new(), Vec::new());
+        Stage { topology, hosts, fleet, running, services, lab, folder }
+    }
+}
+
+/// Where an agent of a host begins.
+pub fn place_of(lab: &Lab, host: usize) -> Place<'_> {
+    match lab.holder(host) {
+        Some(holder) => Place::Host(holder),
+        None => Place::Network(lab.namespace(host)),
+    }
 }
 
 pub struct Campaign<'a> {
@@ -50,6 +78,7 @@ pub struct Campaign<'a> {
     workloads: &'static [WorkloadEntry],
     program: PathBuf,
     key: String,
+    library: &'a Library,
     writer: Writer,
     /// As it was before anything began.
     environment: serde_json::Map<String, serde_json::Value>,
@@ -142,6 +171,7 @@ impl<'a> Campaign<'a> {
         workloads: &'static [WorkloadEntry],
         program: PathBuf,
         key: String,
+        library: &'a Library,
         writer: Writer,
     ) -> anyhow::Result<Self> {
         writer.scenario_toml(&plan.resolved)?;
@@ -152,7 +182,10 @@ impl<'a> Campaign<'a> {
         let environment = environment::read(environment::WATCHED);
         writer.environment(&environment::with_lab(&environment, &[]))?;
         let warnings = planned_warnings(plan, &plan.not_judged);
-        Ok(Campaign { warnings, ..Campaign::before(plan, workloads, program, key, writer, environment) })
+        Ok(Campaign {
+            warnings,
+            ..Campaign::before(plan, workloads, program, key, library, writer, environment)
+        })
     }
 
     /// Goes on with a run that was cut short, whose plan is this one (`resume::difference`). What its folder holds of trials
@@ -162,6 +195,7 @@ impl<'a> Campaign<'a> {
         workloads: &'static [WorkloadEntry],
         program: PathBuf,
         key: String,
+        library: &'a Library,
         mut interrupted: Interrupted,
     ) -> anyhow::Result<Self> {
         let finished = std::mem::take(&mut interrupted.finished);
@@ -213,7 +247,7 @@ impl<'a> Campaign<'a> {
             text: format!("the run is resumed; {} of its {all} trials are there already", finished.len()),
             data,
         })?;
-        let begun = Campaign::before(plan, workloads, program, key, writer, environment);
+        let begun = Campaign::before(plan, workloads, program, key, library, writer, environment);
         let environment_kept = before.is_some();
         Ok(Campaign { finished, environment_kept, records, warnings, not_counting, ..begun })
     }
@@ -224,6 +258,7 @@ impl<'a> Campaign<'a> {
         workloads: &'static [WorkloadEntry],
         program: PathBuf,
         key: String,
+        library: &'a Library,
         writer: Writer,
         environment: serde_json::Map<String, serde_json::Value>,
     ) -> Self {
@@ -232,6 +267,7 @@ impl<'a> Campaign<'a> {
             workloads,
             program,
             key,
+            library,
             records: RunRecords::new(writer.directory()),
             writer,
             environment,
@@ -275,9 +311,41 @@ impl<'a> Campaign<'a> {
     }
 
     fn close(&mut self) {
+        self.stop_services();
         if let Some(mut stage) = self.stage.take() {
             stage.fleet.disband();
         }
+    }
+
+    /// Takes down what is up, and keeps what it logged.
+    fn stop_services(&mut self) {
+        let Some(stage) = &mut self.stage else { return };
+        stage.services.clear();
+        for mut running in stage.running.drain(..) {
+            running.take_down();
+            let kept = services::keep(&running, self.writer.directory());
+            self.warnings.extend(kept.err().map(|error| format!("{error:#}")));
+            running.remove_folders();
+        }
+    }
+
+    /// Has the services up that a configuration needs, and no others.
+    fn prepare_services(&mut self, configuration: &Configuration) -> anyhow::Result<()> {
+        let Some(stage) = &mut self.stage else { return Ok(()) };
+        let lost = stage.running.iter_mut().find_map(Running::failed);
+        if lost.is_none() && stage.services == configuration.services {
+            return Ok(());
+        }
+        self.warnings.extend(lost.map(|lost| format!("{lost}\n  it is started again")));
+        self.stop_services();
+        let Some(Stage { topology, lab: Some(lab), folder: Some(folder), services, running, .. }) =
+            &mut self.stage
+        else {
+            return Ok(()); // what is given is there
+        };
+        *running = services::start(lab, topology, &configuration.services, self.library, folder.path())?;
+        services.clone_from(&configuration.services);
+        Ok(())
     }
 
     fn one_trial(&mut self, index: usize, trial: u32, progress: &mut Progress) -> anyhow::Result<()> {
@@ -305,7 +373,14 @@ impl<'a> Campaign<'a> {
         };
         // Enough numbers for every host of every step; they are never used again with these agents.
         self.next_task += 1 + (jobs.len() * configuration.topology.hosts.len().max(1) * 2) as u64;
-        let mut output = trial::run(&input, stage.lab.as_mut(), &mut stage.fleet, &mut self.writer, progress);
+        let mut output = trial::run(
+            &input,
+            stage.lab.as_mut(),
+            &mut stage.fleet,
+            &mut stage.running,
+            &mut self.writer,
+            progress,
+        );
         if let Some(error) = output.unwritten {
             return Err(error.into());
         }
@@ -353,7 +428,7 @@ impl<'a> Campaign<'a> {
         let begins = self.stage.is_none();
         if begins && configuration.hosts.is_some() {
             let (topology, hosts) = (configuration.topology.clone(), configuration.hosts.clone());
-            self.stage = Some(Stage { topology, hosts, lab: None, fleet: Fleet::default() });
+            self.stage = Some(Stage::new(topology, hosts, None, None));
         }
         if self.stage.is_none() {
             // A lab built anew draws other losses than the one before it: with one seed for all, a trial after every
@@ -361,13 +436,22 @@ impl<'a> Campaign<'a> {
             let seed =
                 seed::split(self.plan.seed, &format!("lab of {} from trial {trial} on", configuration.id));
             let options = weir_lab::Options { seed, exe: self.program.clone() };
-            let lab = Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
+            let mut lab =
+                Lab::start(&configuration.topology, &options).context("the lab could not be built")?;
+            // Agents begin where services will be, so the hosts of all that may come are made now.
+            let same = |other: &&Configuration| other.topology == configuration.topology;
+            let places = services::places(self.plan.configurations.iter().filter(same));
+            let folder = if places.is_empty() { None } else { Some(RunFolder::make()?) };
+            for (host, folder) in places.into_iter().zip(std::iter::repeat(&folder)) {
+                folder.as_ref().map(|folder| lab.hold(host, folder.path()).map(drop)).transpose()?;
+            }
             if !self.environment_kept {
                 self.writer.environment(&environment::with_lab(&self.environment, lab.notes()))?;
             }
             let topology = configuration.topology.clone();
-            self.stage = Some(Stage { topology, hosts: None, lab: Some(lab), fleet: Fleet::default() });
+            self.stage = Some(Stage::new(topology, None, Some(lab), folder));
         }
+        self.prepare_services(configuration)?;
         let Some(stage) = &mut self.stage else { return Ok(()) };
         let mut wanted: Vec<usize> = configuration.steps.iter().flat_map(Step::hosts).collect();
         wanted.sort_unstable();
@@ -375,9 +459,9 @@ impl<'a> Campaign<'a> {
         let names: Vec<String> = wanted.iter().map(|host| stage.topology.hosts[*host].name.clone()).collect();
         let launcher: Box<dyn Launcher + '_> = match &stage.lab {
             Some(lab) => {
-                let namespace = |(host, name): (&usize, &String)| (name.clone(), lab.namespace(*host));
-                let namespaces = wanted.iter().zip(&names).map(namespace).collect();
-                Box::new(LabLauncher { program: self.program.clone(), namespaces })
+                let place = |(host, name): (&usize, &String)| (name.clone(), place_of(lab, *host));
+                let places = wanted.iter().zip(&names).map(place).collect();
+                Box::new(LabLauncher { program: self.program.clone(), places })
             }
             None => {
                 let configuration = self.ssh_configuration.clone();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::Instant;
-use weir_core::scenario::{Affected, Fault, FaultAction};
+use weir_core::scenario::{Affected, Fault, FaultAction, Role};
 use weir_core::schedule::{Change, Effect, Rule, Set};
 use weir_core::seed;
 use weir_core::topology::Topology;
@@ -30,6 +30,9 @@ pub struct Occurrence {
     pub part: (usize, usize),
 }
 
+/// The name of a service, and the role of processes of it.
+pub type ServiceRole = (String, Role);
+
 /// What is done to the processes of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -46,6 +49,8 @@ pub enum Order {
 pub struct Due {
     pub at: Instant,
     pub host: usize,
+    /// Of a service, the processes of this role alone.
+    pub daemons: Option<ServiceRole>,
     pub order: Order,
     pub fault: Arc<str>,
     pub on: Arc<str>,
@@ -74,9 +79,9 @@ struct Source {
 }
 
 impl Source {
-    fn due(&self, at: Instant, host: usize, order: Order) -> Due {
+    fn due(&self, at: Instant, (host, daemons): (usize, &Option<ServiceRole>), order: Order) -> Due {
         let [fault, on, what] = [&self.name, &self.on, &self.what].map(Arc::clone);
-        Due { at, host, order, fault, on, what }
+        Due { at, host, daemons: daemons.clone(), order, fault, on, what }
     }
 }
 
@@ -181,7 +186,7 @@ impl<'a> Injector<'a> {
             what: Arc::clone(&source.what),
             start: at,
             end,
-            by_orders: matches!(fault.parts[source.part].affected, Affected::Processes(_)),
+            by_orders: ordered(&fault.parts[source.part].affected).is_some(),
             part: (source.fault, source.part),
         });
         if let Some(every) = fault.every.filter(|every| *every > Duration::ZERO) {
@@ -193,12 +198,12 @@ impl<'a> Injector<'a> {
                 self.starts.push(Reverse((next, index, number + 1)));
             }
         }
-        if let Affected::Processes(hosts) = &fault.parts[source.part].affected {
+        if let Some((hosts, daemons)) = ordered(&fault.parts[source.part].affected) {
             let order = match &fault.action {
                 FaultAction::Pause { duration } => Order::Pause(*duration),
                 _ => Order::Kill,
             };
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, order)));
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &daemons), order)));
             if !fault.action.duration().is_zero() {
                 self.ends.push(Reverse((end, index)));
             }
@@ -216,10 +221,10 @@ impl<'a> Injector<'a> {
         let Some(Reverse((at, index))) = self.ends.pop() else { return };
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
-        if let Affected::Processes(hosts) = &fault.parts[source.part].affected {
+        if let Some((hosts, daemons)) = ordered(&fault.parts[source.part].affected) {
             let order =
                 if matches!(fault.action, FaultAction::Pause { .. }) { Order::Resume } else { Order::Return };
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, *host, order)));
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &daemons), order)));
             return;
         }
         for link in &fault.on {
@@ -278,6 +283,15 @@ impl<'a> Injector<'a> {
     }
 }
 
+/// Hosts, and of a service whose processes on them, of what is carried out by orders.
+fn ordered(affected: &Affected) -> Option<(&[usize], Option<ServiceRole>)> {
+    match affected {
+        Affected::Processes(hosts) => Some((hosts, None)),
+        Affected::Daemons { service, role, hosts } => Some((hosts, Some((service.clone(), *role)))),
+        Affected::Link | Affected::Packets(_) => None,
+    }
+}
+
 /// Numbers of rules come after those of the whole-link settings.
 const RULES_FROM: u32 = 5;
 
@@ -327,6 +341,9 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
     match &fault.parts[part].affected {
         Affected::Link => what,
         Affected::Processes(hosts) => format!("{what} on {}", names(hosts)),
+        Affected::Daemons { service, role, hosts } => {
+            format!("{what} of {service}'s {} on {}", role.name(), names(hosts))
+        }
         Affected::Packets(matches) => {
             let mut of = String::new();
             if !matches.from.is_empty() {

@@ -26,6 +26,8 @@ pub mod resume;
 #[cfg(feature = "lab")]
 pub mod seeds;
 #[cfg(feature = "lab")]
+pub mod services;
+#[cfg(feature = "lab")]
 pub mod trial;
 #[cfg(feature = "lab")]
 pub mod turns;

@@ -1,5 +1,6 @@
 //! One trial of one configuration: faults on time, samplers around it, and records of its steps.
 
+use crate::run::campaign::place_of;
 use crate::run::captures::Captures;
 use crate::run::faults::{Due, Injector, Occurrence, Order};
 use crate::run::measure::to_trial_clock;
@@ -26,6 +27,7 @@ use weir_core::scenario::Configuration;
 use weir_lab::Lab;
 use weir_report::{WriteError, Writer};
 use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
+use weir_service::Running;
 use weir_sys::process::Signal;
 use weir_telemetry::{PortSampler, Schedule, Teller};
 
@@ -81,6 +83,7 @@ struct Watch<'a> {
     input: &'a TrialInput<'a>,
     /// `None`: the hosts are real, and nothing between them is ours.
     lab: Option<&'a mut Lab>,
+    services: &'a mut [Running],
     progress: &'a mut Progress,
     /// When each group of jobs is planned to run.
     planned: Vec<Range<Duration>>,
@@ -194,25 +197,70 @@ impl Watch<'_> {
             Order::Kill => (Signal::Kill, "fault-start", "begins"),
             Order::Return => return self.bring_back(due, &host, fleet),
         };
-        let there = fleet.signal(&host, signal);
+        let there = self.signal_daemons(due, signal) | (due.daemons.is_none() && fleet.signal(&host, signal));
         let done = weir_sys::clock::monotonic();
         self.paused.retain(|paused| *paused != host);
-        if there && signal == Signal::Stop {
+        if there && signal == Signal::Stop && due.daemons.is_none() {
             self.paused.push(host.clone());
         }
         let but = if there { "" } else { ", but there was no process" };
         self.fault_event(due, &host, done, event, &format!("{verb}{but}"));
     }
 
+    /// The same for processes of services: those of a role, or all on the host. True if there were some.
+    fn signal_daemons(&mut self, due: &Due, which: Signal) -> bool {
+        let mut there = false;
+        for running in self.services.iter_mut() {
+            for daemon in running.daemons_of(due.host, due.daemons.as_ref()) {
+                there |= match which {
+                    Signal::Kill => daemon.kill(),
+                    which => daemon.signal(which) > 0,
+                };
+            }
+        }
+        there
+    }
+
+    /// Between trials services are as they were: what stood still goes on, what was killed is started again.
+    fn undo_services(&mut self) {
+        let Some(lab) = self.lab.as_deref() else { return };
+        for running in self.services.iter_mut() {
+            for daemon in running.daemons.iter_mut() {
+                daemon.signal(Signal::Continue);
+                if let (true, Some(holder)) = (daemon.is_down(), lab.holder(daemon.host))
+                    && let Err(error) = daemon.start_again(holder)
+                {
+                    let text = format!(
+                        "{} on {} could not be started again: {error}",
+                        daemon.name, daemon.host_name
+                    );
+                    self.warnings.push(text);
+                }
+            }
+        }
+    }
+
     /// Starts what a fault has killed.
     fn bring_back(&mut self, due: &Due, host: &str, fleet: &mut Fleet) {
         // Faults of processes are for a lab alone.
         let Some(lab) = self.lab.as_deref() else { return };
-        let namespaces = [(host.to_owned(), lab.namespace(due.host))].into();
-        let launcher = LabLauncher { program: self.input.program.to_owned(), namespaces };
-        let again = fleet.launch_again(&launcher, host);
+        let places = [(host.to_owned(), place_of(lab, due.host))].into();
+        let launcher = LabLauncher { program: self.input.program.to_owned(), places };
+        let mut failed = match due.daemons {
+            Some(_) => None,
+            None => fleet.launch_again(&launcher, host).err().map(|error| error.to_string()),
+        };
+        if let Some(holder) = lab.holder(due.host) {
+            let daemons = self
+                .services
+                .iter_mut()
+                .flat_map(|running| running.daemons_of(due.host, due.daemons.as_ref()));
+            for daemon in daemons {
+                failed = failed.or(daemon.start_again(holder).err().map(|error| error.to_string()));
+            }
+        }
         let done = weir_sys::clock::monotonic();
-        let but = again.map_or_else(|error| format!(", but it did not start: {error}"), |()| String::new());
+        let but = failed.map_or_else(String::new, |error| format!(", but it did not start: {error}"));
         self.fault_event(due, host, done, "fault-end", &format!("ends{but}"));
     }
 
@@ -513,6 +561,7 @@ pub fn run(
     input: &TrialInput<'_>,
     mut lab: Option<&mut Lab>,
     fleet: &mut Fleet,
+    services: &mut [Running],
     writer: &mut Writer,
     progress: &mut Progress,
 ) -> TrialOutput {
@@ -526,6 +575,7 @@ pub fn run(
     let mut watch = Watch {
         input,
         lab: lab.as_deref_mut(),
+        services,
         progress,
         planned: turns::planned(input.jobs),
         trial_start: None,
@@ -554,6 +604,7 @@ pub fn run(
     for host in std::mem::take(&mut watch.paused) {
         fleet.signal(&host, Signal::Continue);
     }
+    watch.undo_services();
     watch.progress.end_trial(outlook::length(&watch.planned));
     let ended = weir_sys::clock::monotonic();
     // A trial that broke off has steps that never ended.

@@ -17,6 +17,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("net", &["core", "seams", "sys", "telemetry", "transport"]),
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
     ("storage", &["core", "seams", "sys"]),
+    ("service", &["core", "sys"]),
     // What the guide shows of a capability.
     ("guide", &["core", "seams", "sys"]),
     // Evidence.
@@ -100,7 +101,7 @@ fn manifest(path: &str, text: &str, name: &str, allowed: &[&str]) -> Vec<Finding
 mod tests {
     use super::*;
 
-    const CAPABILITIES: [&str; 5] = ["net", "event", "storage", "transfer", "store"];
+    const CAPABILITIES: [&str; 5] = ["net", "event", "storage", "transfer", "service"];
 
     fn checked(path: &str, text: &str) -> Vec<Finding> {
         check(&Tree::of(&[(path, text)]))

@@ -33,6 +33,10 @@ pub enum Kind {
     Flag,
     /// A host name, a glob or a list of either.
     Hosts,
+    /// What is loaded: a path, a URL, or `service:NAME/PATH`.
+    Target,
+    /// Tables of options by engine, which the engines' recipes declare.
+    Options,
     /// A nested table with its own keys.
     Table(&'static [Param]),
     /// A table whose keys are names of the scenario, each with a value of this parameter's kind.
@@ -136,8 +140,8 @@ impl Value {
             Err(UnitError { problem: format!("expected {expected}, found {found}") })
         };
         match (kind, raw) {
-            (Kind::Text | Kind::Hosts, Raw::Text(text)) => Ok(Value::Text((*text).to_owned())),
-            (Kind::Text | Kind::Hosts, _) => wrong("a text in quotes"),
+            (Kind::Text | Kind::Hosts | Kind::Target, Raw::Text(text)) => Ok(Value::Text((*text).to_owned())),
+            (Kind::Text | Kind::Hosts | Kind::Target, _) => wrong("a text in quotes"),
             (Kind::Choice(choices), Raw::Text(text)) => {
                 if choices.contains(text) {
                     Ok(Value::Text((*text).to_owned()))
@@ -166,6 +170,7 @@ impl Value {
             (Kind::Flag, Raw::Flag(flag)) => Ok(Value::Flag(*flag)),
             (Kind::Flag, _) => wrong("true or false"),
             (Kind::Table(_), _) => wrong("a table like { key = value }"),
+            (Kind::Options, _) => wrong("a table like { engine = { option = value } }"),
             (Kind::Map(_), _) => wrong("a table like { name = value }"),
             (Kind::Member(seam), Raw::Text(text)) => seam.read(text),
             (Kind::Member(_), _) => wrong("a name, or a table of it and its parameters"),

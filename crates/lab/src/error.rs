@@ -9,6 +9,9 @@ pub enum LabError {
     Host { host: String, what: String, source: io::Error },
     #[error("the lab cannot be built: {what}: {source}{}", hint(source))]
     Start { what: String, source: io::Error },
+    /// Its hosts could not be given what they were to have.
+    #[error("{0}")]
+    Furnish(String),
     #[error("the fabric process {0}")]
     Fabric(String),
     /// Wrong use: a name, a lab that is not there, one that already is.

@@ -1,10 +1,14 @@
 //! A running lab: its namespaces, its fabric process, and what may be asked of them.
 
 use crate::capture::{Outcome, Request};
+use crate::data;
 use crate::error::LabError;
+use crate::holder_process::Held;
 use crate::host::{self, HostParts};
 use crate::limits::Limits;
+use crate::names::names;
 use crate::protocol::{Answer, Command, LINE_BYTES_MAX, SUBCOMMAND, Setup};
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,6 +19,7 @@ use weir_core::fabric_page;
 use weir_core::schedule::Change;
 use weir_core::topology::Topology;
 use weir_sys::epoll::readable_within;
+use weir_sys::holder::Holder;
 use weir_sys::idle::StayAwake;
 use weir_sys::process::{Child, ErrorsTo, Spawn, describe, raise_descriptor_limit, set_nonblocking};
 use weir_sys::shared_memory::{Page, PageView};
@@ -26,7 +31,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Every random choice of the fabric follows from it.
     pub seed: u64,
-    /// The program whose subcommand `fabric-process` calls `fabric_process::main`; `/proc/self/exe` is weir itself.
+    /// The program whose hidden subcommands call `hidden`; `/proc/self/exe` is weir itself.
     pub exe: PathBuf,
 }
 
@@ -40,6 +45,14 @@ pub struct Lab {
     unread: Vec<u8>,
     page: PageView,
     namespaces: Vec<OwnedFd>,
+    /// First processes of the hosts that have one, by index.
+    holders: BTreeMap<usize, Held>,
+    host_names: Vec<String>,
+    /// What `/etc/hosts` says.
+    names: String,
+    exe: PathBuf,
+    /// It is left to `lab down` to end it.
+    outlives_us: bool,
     notes: Vec<String>,
     failed: Option<String>,
     /// Programs in the lab and the fabric wait for each other: what a sleeping CPU takes to wake would be added to every delay.
@@ -106,6 +119,11 @@ impl Lab {
             unread: Vec::new(),
             page: view,
             namespaces,
+            holders: BTreeMap::new(),
+            host_names: topology.hosts.iter().map(|host| host.name.clone()).collect(),
+            names: names(topology),
+            exe: options.exe.clone(),
+            outlives_us: listener.is_some(),
             notes,
             failed: None,
             _awake: awake,
@@ -119,6 +137,41 @@ impl Lab {
     pub fn namespace(&self, host: usize) -> BorrowedFd<'_> {
         self.namespaces[host].as_fd()
     }
+    /// Gives a host, where it has none, processes, names and files of its own: an overlay of `/`, and at `DATA` a folder in `of_lab`
+    /// on the machine. All of it ends with the lab.
+    ///
+    /// Errors: what the kernel refuses; the host is as before then.
+    pub fn hold(&mut self, host: usize, of_lab: &Path) -> Result<&Holder, LabError> {
+        if self.holders.get_mut(&host).is_some_and(|held| held.failed().is_some()) {
+            self.holders.remove(&host);
+        }
+        if !self.holders.contains_key(&host) {
+            let name = &self.host_names[host];
+            let failed =
+                |source| LabError::Host { host: name.clone(), what: "its folder".to_owned(), source };
+            let folder = data::host_folder(of_lab, name).map_err(failed)?;
+            let (namespace, names) = (self.namespaces[host].as_fd(), self.names.clone());
+            let held = Held::start(&self.exe, namespace, name, names, &folder, self.outlives_us)?;
+            self.holders.insert(host, held);
+        }
+        Ok(&self.holders[&host].holder)
+    }
+
+    /// Whether programs in it are to live on when this process ends.
+    pub fn outlives_us(&self) -> bool {
+        self.outlives_us
+    }
+
+    /// First processes of hosts that have one, by the host's name.
+    pub(crate) fn holder_ids(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.holders.iter().map(|(host, held)| (self.host_names[*host].as_str(), held.holder.id()))
+    }
+
+    /// The way into a host's own processes, names and files, where it has them.
+    pub fn holder(&self, host: usize) -> Option<&Holder> {
+        self.holders.get(&host).map(|held| &held.holder)
+    }
+
     /// The fabric's counters, laid out as `weir_core::fabric_page` says.
     pub fn page(&self) -> &PageView {
         &self.page
@@ -173,6 +226,9 @@ impl Lab {
     pub(crate) fn detach(mut self) -> Result<(), LabError> {
         self.ask_for_notes(&Command::Detach)?;
         self.fabric.release();
+        for held in self.holders.into_values() {
+            held.release();
+        }
         Ok(())
     }
 

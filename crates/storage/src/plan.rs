@@ -31,7 +31,7 @@ macro_rules! params {
     ($size:literal) => {
         &[
             Param::new("hosts", Kind::Hosts, "Hosts that load.").required(),
-            Param::new("target", Kind::Text, "What is loaded: a path or a URL; `weir list target` has the kinds and their options.").required(),
+            Param::new("target", Kind::Target, "What is loaded: a path or a URL, whose kinds and options `weir list target` has, or service:NAME/PATH.").required(),
             Param::new("jobs", Kind::Count, "Jobs over all hosts, each with its own files and its own place in them.").default("1").range(1.0, 100_000.0),
             Param::new("files_per_job", Kind::Count, "Files of a job, one after the other.").default("1").range(1.0, 10_000.0),
             Param::new("layout", Kind::Choice(&["file-per-process", "shared"]), "Whether each job has its own files or all read and write the same.").default("file-per-process"),

@@ -8,6 +8,7 @@ pub mod directory;
 pub mod epoll;
 pub mod errno;
 pub mod file;
+pub mod holder;
 pub mod idle;
 pub mod interface;
 pub mod limits;

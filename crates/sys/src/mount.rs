@@ -9,16 +9,38 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-fn c_path(path: &Path) -> io::Result<CString> {
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
 fn mount(source: &Path, target: &Path, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
-    let (source, target, kind) = (c_path(source)?, c_path(target)?, c_path(Path::new(kind))?);
-    // Safety: three valid C strings that outlive the call, and no data.
+    mount_with(source, target, kind, flags, "")
+}
+
+/// `data` is what the kind of file system takes besides the flags.
+pub(crate) fn mount_with(
+    source: &Path,
+    target: &Path,
+    kind: &str,
+    flags: libc::c_ulong,
+    data: &str,
+) -> io::Result<()> {
+    let [source, target, kind, data] = [source, target, Path::new(kind), Path::new(data)].map(c_path);
+    let (source, target, kind, data) = (source?, target?, kind?, data?);
+    // Safety: four valid C strings that outlive the call.
     let result =
-        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) };
+        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes `target` show `source` and all that is mounted below it.
+pub(crate) fn bind_all(source: &Path, target: &Path) -> io::Result<()> {
+    mount(source, target, "none", libc::MS_BIND | libc::MS_REC)
+}
+
+/// Holds what is at a path, whatever is mounted there later.
+pub(crate) fn hold_path(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_PATH).open(path)
 }
 
 /// Makes `target` show `source`.
@@ -64,10 +86,7 @@ pub fn remove_mounts(paths: &[PathBuf]) -> Vec<(PathBuf, io::Error)> {
 /// with a file go the mounts on it in every other view.
 fn remove_hidden(paths: &[&PathBuf]) -> io::Result<Vec<(PathBuf, io::Error)>> {
     // Held before anything is taken from above them.
-    let folder = |path: &PathBuf| {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder)
-    };
+    let folder = |path: &PathBuf| hold_path(path.parent().unwrap_or(Path::new("/")));
     let folders = paths.iter().map(|path| folder(path)).collect::<io::Result<Vec<File>>>()?;
     // Safety: no memory is passed; only this thread's view changes.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
@@ -88,7 +107,7 @@ fn remove_hidden(paths: &[&PathBuf]) -> io::Result<Vec<(PathBuf, io::Error)>> {
 }
 
 /// The fifth field of every line; blanks in it are written in octal.
-fn mount_points(mountinfo: &[u8]) -> Vec<PathBuf> {
+pub(crate) fn mount_points(mountinfo: &[u8]) -> Vec<PathBuf> {
     let unescaped = |field: &[u8]| {
         let mut bytes = Vec::with_capacity(field.len());
         let mut rest = field;

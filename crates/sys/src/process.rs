@@ -1,9 +1,10 @@
 //! Child processes that cannot outlive their owner, and what a program may do before it becomes another one.
 
+use crate::holder::{Holder, SEEN, set_namespaces, starting_in};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -26,6 +27,15 @@ impl User {
         // Safety: these calls take nothing and cannot fail.
         unsafe { User { uid: libc::getuid(), gid: libc::getgid() } }
     }
+    /// The account of this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<User> {
+        let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+        accounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [own, _, uid, gid, ..] = fields.as_slice() else { return None };
+            (*own == name).then_some(User { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+        })
+    }
     /// Who asked for this process: the user named by `sudo` if it was root who started us that way, else the real one.
     pub fn invoking() -> User {
         let real = User::real();
@@ -45,6 +55,24 @@ pub enum ErrorsTo {
     File(File),
 }
 
+/// Where a child's standard output goes, and where its input comes from.
+pub enum Streams {
+    /// To us, and from us.
+    Piped,
+    /// To the file, and from nowhere.
+    Into(File),
+}
+
+/// Among which processes a child is.
+#[derive(Clone, Copy)]
+pub enum Among<'a> {
+    Ours,
+    /// The first of a PID namespace of its own: when it ends, all that are in it end.
+    First,
+    /// Those of a holder, whose network, names and files it sees.
+    Of(&'a Holder),
+}
+
 /// What to start and how.
 pub struct Spawn<'a> {
     pub program: PathBuf,
@@ -54,9 +82,15 @@ pub struct Spawn<'a> {
     pub inherit: Vec<BorrowedFd<'a>>,
     /// The network namespace it starts in; `None`: ours.
     pub namespace: Option<BorrowedFd<'a>>,
+    pub among: Among<'a>,
     /// The user it becomes, without new privileges; `None`: as we are.
     pub user: Option<User>,
+    /// Steps by which it is nicer than we are.
+    pub nicer_by: i32,
+    pub streams: Streams,
     pub errors_to: ErrorsTo,
+    /// It ends with its holder and not with us.
+    pub outlives_us: bool,
 }
 
 impl<'a> Spawn<'a> {
@@ -67,8 +101,12 @@ impl<'a> Spawn<'a> {
             environment: Vec::new(),
             inherit: Vec::new(),
             namespace: None,
+            among: Among::Ours,
             user: None,
+            nicer_by: 0,
+            streams: Streams::Piped,
             errors_to: ErrorsTo::Inherited,
+            outlives_us: false,
         }
     }
     pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -76,66 +114,115 @@ impl<'a> Spawn<'a> {
         self
     }
 
-    /// Starts the child in a session and process group of its own, its standard input and output piped to us. When this
-    /// process ends, in whatever way, the kernel kills the child.
+    /// Starts the child in a session and process group of its own. When this process ends, in whatever way, the kernel kills the child,
+    /// but for one that `outlives_us`.
     pub fn start(self) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        match self.streams {
+            Streams::Piped => command.stdin(Stdio::piped()).stdout(Stdio::piped()),
+            Streams::Into(file) => command.stdin(Stdio::null()).stdout(Stdio::from(file)),
+        };
         command.stderr(match self.errors_to {
             ErrorsTo::Inherited => Stdio::inherit(),
             ErrorsTo::Pipe => Stdio::piped(),
             ErrorsTo::File(file) => Stdio::from(file),
         });
-        let inherit: Vec<i32> = self.inherit.iter().map(AsRawFd::as_raw_fd).collect();
-        let namespace = self.namespace.map(|fd| fd.try_clone_to_owned()).transpose()?;
-        let user = self.user;
-        let owner = std::process::id();
-        // Safety: the closure runs between fork and exec; it makes system calls on values captured by copy and allocates
+        let holder = match self.among {
+            Among::Of(holder) => Some(holder.fd().try_clone_to_owned()?),
+            Among::Ours | Among::First => None,
+        };
+        let is_first = matches!(self.among, Among::First);
+        let childhood = Childhood {
+            owner: (!self.outlives_us).then(std::process::id),
+            inherit: self.inherit.iter().map(AsRawFd::as_raw_fd).collect(),
+            namespace: self.namespace.map(|fd| fd.try_clone_to_owned()).transpose()?,
+            holder: holder.as_ref().map(OwnedFd::try_clone).transpose()?,
+            user: self.user,
+            nicer_by: (self.nicer_by, self.nicer_by.to_string()),
+        };
+        // Safety: the closure runs between fork and exec; it makes system calls on values captured beforehand and allocates
         // nothing unless it fails.
         unsafe {
-            command.pre_exec(move || prepare_child(owner, &inherit, namespace.as_ref(), user));
+            command.pre_exec(move || childhood.prepare());
         }
         // The signal at the owner's death is really at the death of the *thread* that forked, so all children are
         // forked by one thread that lives as long as the program.
-        let child = in_spawner(move || command.spawn())?;
+        let child = in_spawner(move || match (holder, is_first) {
+            (None, false) => command.spawn(),
+            (holder, _) => starting_in(holder.as_ref().map(AsFd::as_fd), || command.spawn()),
+        })?;
         Ok(Child { inner: child, ended: None })
     }
 }
 
-fn prepare_child(
-    owner: u32,
-    inherit: &[i32],
-    namespace: Option<&OwnedFd>,
+/// What a child does before it becomes its program.
+struct Childhood {
+    /// With whom it ends.
+    owner: Option<u32>,
+    inherit: Vec<i32>,
+    namespace: Option<OwnedFd>,
+    holder: Option<OwnedFd>,
     user: Option<User>,
-) -> io::Result<()> {
-    check(raw::setsid())?;
-    crate::signal::failed_writes_end_the_program();
-    // What our own starter left open must not stay open in a child that may outlive us. Before Linux 5.11 it does.
-    raw::close_all_on_exec();
-    for fd in inherit {
-        check(raw::keep_open(*fd))?;
-    }
-    if let Some(namespace) = namespace {
-        check(raw::setns(namespace.as_raw_fd()))?;
-    }
-    if let Some(user) = user {
-        become_user_raw(user)?;
-    }
-    // After the change of user, which clears it.
-    check(raw::die_with_parent())?;
-    if raw::parent() != owner {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH)); // it died before we asked
-    }
-    Ok(())
+    /// As a number, and as the text that the kernel is told it by.
+    nicer_by: (i32, String),
 }
 
-fn check(result: i32) -> io::Result<()> {
+impl Childhood {
+    fn prepare(&self) -> io::Result<()> {
+        check(raw::setsid())?;
+        crate::signal::failed_writes_end_the_program();
+        // What our own starter left open must not stay open in a child that may outlive us. Before Linux 5.11 it does.
+        raw::close_all_on_exec();
+        for fd in &self.inherit {
+            check(raw::keep_open(*fd))?;
+        }
+        if let Some(namespace) = &self.namespace {
+            check(raw::setns(namespace.as_raw_fd()))?;
+        }
+        if let Some(holder) = &self.holder {
+            check(set_namespaces(holder.as_fd(), SEEN))?;
+        }
+        if self.nicer_by.0 != 0 {
+            raw::be_nicer(self.nicer_by.0, self.nicer_by.1.as_bytes())?;
+        }
+        if let Some(user) = self.user {
+            become_user_raw(user)?;
+        }
+        if let Some(owner) = self.owner {
+            // After the change of user, which clears it.
+            check(raw::die_with_parent())?;
+            // Seen from a PID namespace below its own, a parent that is there is process 0.
+            if ![owner, 0].contains(&raw::parent()) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH)); // it died before we asked
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// System calls without memory arguments.
+/// System calls without memory arguments, or with constant ones.
 mod raw {
+    use std::io;
+
+    /// The thread's own, and its session's where the kernel shares the CPU between sessions first: it has just begun one.
+    pub fn be_nicer(by: i32, text: &[u8]) -> io::Result<()> {
+        // Safety: takes numbers.
+        super::check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, by) })?;
+        // Safety: a constant C string, a buffer of the length given, and a descriptor that is ours.
+        unsafe {
+            let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            if file >= 0 {
+                libc::write(file, text.as_ptr().cast(), text.len());
+                libc::close(file);
+            }
+        }
+        Ok(())
+    }
     pub fn setsid() -> i32 {
         // Safety: takes nothing.
         unsafe { libc::setsid() }
@@ -155,6 +242,10 @@ mod raw {
     pub fn die_with_parent() -> i32 {
         // Safety: takes numbers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) }
+    }
+    pub fn end_with_parent() -> i32 {
+        // Safety: takes numbers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) }
     }
     pub fn outlive_parent() -> i32 {
         // Safety: takes numbers.
@@ -343,10 +434,14 @@ pub struct Held(OwnedFd);
 
 /// `None` if there is no such process. Needs Linux 5.3.
 pub fn hold(process: u32) -> Option<Held> {
+    hold_descriptor(process).map(Held)
+}
+
+pub(crate) fn hold_descriptor(process: u32) -> Option<OwnedFd> {
     // Safety: takes numbers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     // Safety: the descriptor is fresh and ours alone.
-    (fd >= 0).then(|| Held(unsafe { std::os::fd::FromRawFd::from_raw_fd(fd as i32) }))
+    (fd >= 0).then(|| unsafe { std::os::fd::FromRawFd::from_raw_fd(fd as i32) })
 }
 
 impl Held {
@@ -534,6 +629,45 @@ pub fn take_short_turns(slice: Duration) -> io::Result<()> {
     // Safety: the kernel reads `size` bytes of the structure, which outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     check(result as i32)
+}
+
+/// Runs a program in the foreground, as the user unless `None`, and waits for its end. What the terminal sends goes to it alone; it is
+/// asked to end when this process ends.
+///
+/// Errors: it could not be started.
+pub fn run_in_foreground(
+    program: &OsStr,
+    arguments: &[OsString],
+    user: Option<User>,
+) -> io::Result<ExitStatus> {
+    crate::signal::failed_writes_end_the_program();
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // Safety: the closure runs between fork and exec in a process with one thread.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some(user) = user {
+                become_user(user)?;
+            }
+            check(raw::end_with_parent())
+        });
+    }
+    let child = command.spawn();
+    let mut child = child.inspect_err(|_| crate::signal::failed_writes_are_errors())?;
+    crate::signal::ignore_the_terminal();
+    child.wait()
+}
+
+/// Ends this process as another one ended: by the same signal, or with the same status.
+pub fn end_like(status: ExitStatus) -> ! {
+    if let Some(number) = status.signal() {
+        // Safety: takes numbers; the default action of a signal that ended another process ends this one.
+        unsafe {
+            libc::signal(number, libc::SIG_DFL);
+            libc::raise(number);
+        }
+    }
+    std::process::exit(status.code().unwrap_or(128 + status.signal().unwrap_or(0)))
 }
 
 /// Replaces the calling process by `program`. Returns only if that failed.

@@ -33,6 +33,11 @@ pub fn ignore_interrupt() {
     }
 }
 
+/// Leaves what a terminal sends to the program that runs in the foreground, as shells do.
+pub fn ignore_the_terminal() {
+    set(&[libc::SIGINT, libc::SIGQUIT], libc::SIG_IGN);
+}
+
 /// From now on a write that the other end, or the limit of file sizes (`ulimit -f`), does not take is an error of the call and
 /// does not end the program, however it is written (writev(2) and sendfile(2) know no `MSG_NOSIGNAL`). For the whole program
 /// and once: what is switched on and off is off in some other thread's write.

@@ -48,6 +48,8 @@ fn well() -> Facts {
         tcp_times: Some(true),
         thread_wait: true,
         missing_programs: Vec::new(),
+        missing_systems: Vec::new(),
+        overlay: true,
         install: Some("apt-get install"),
     }
 }
@@ -143,7 +145,7 @@ fn a_congestion_control_that_is_missing_or_reserved_has_the_command_that_gives_i
 #[test]
 fn each_other_fault_is_a_note_of_its_own() {
     type Change = fn(&mut Facts);
-    let faults: [(&str, Change); 13] = [
+    let faults: [(&str, Change); 15] = [
         ("super-packets", |it| {
             it.tun_abilities = Some(TunAbilities {
                 vnet_header: true,
@@ -163,6 +165,8 @@ fn each_other_fault_is_a_note_of_its_own() {
         ("io_uring", |it| it.io_uring = Tried::Forbidden),
         ("time-namespace", |it| it.time_namespace = false),
         ("programs", |it| it.missing_programs = vec!["ssh", "iperf3"]),
+        ("systems", |it| it.overlay = false),
+        ("systems", |it| it.missing_systems = vec![("xrootd".to_owned(), vec!["xrootd-server".to_owned()])]),
     ];
     for (name, fault) in faults {
         let found = after(fault);

@@ -1,26 +1,39 @@
-//! Agents inside a lab's hosts: the namespace is entered by its descriptor.
+//! Agents inside a lab's hosts: entered by descriptors.
 
 use super::local::start;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use weir_seams::launcher::{LaunchError, Launched, Launcher};
-use weir_sys::process::Spawn;
+use weir_sys::holder::Holder;
+use weir_sys::process::{Among, Spawn};
+
+/// Where an agent begins.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    /// In the network of a host that has nothing else of its own.
+    Network(BorrowedFd<'a>),
+    /// In a host with processes, names and files of its own.
+    Host(&'a Holder),
+}
 
 pub struct LabLauncher<'a> {
     /// The program, this one normally, that is told to be an agent.
     pub program: PathBuf,
-    /// Host name to network namespace.
-    pub namespaces: BTreeMap<String, BorrowedFd<'a>>,
+    /// By the host's name.
+    pub places: BTreeMap<String, Place<'a>>,
 }
 
 impl Launcher for LabLauncher<'_> {
     fn launch(&self, host: &str) -> Result<Launched, LaunchError> {
-        let Some(namespace) = self.namespaces.get(host) else {
+        let Some(place) = self.places.get(host) else {
             return Err(LaunchError { host: host.to_owned(), text: "the lab has no such host".to_owned() });
         };
         let mut spawn = Spawn::new(&self.program).argument("agent");
-        spawn.namespace = Some(*namespace);
+        match place {
+            Place::Network(namespace) => spawn.namespace = Some(*namespace),
+            Place::Host(holder) => spawn.among = Among::Of(holder),
+        }
         start(spawn, host)
     }
 

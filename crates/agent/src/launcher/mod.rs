@@ -7,7 +7,7 @@ pub mod ssh;
 mod ssh_words;
 pub(crate) mod words;
 
-pub use lab::LabLauncher;
+pub use lab::{LabLauncher, Place};
 pub use local::LocalLauncher;
 pub use ssh::SshLauncher;
 

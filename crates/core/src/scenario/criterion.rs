@@ -69,7 +69,7 @@ pub(super) fn metric_of(
     text: &str,
     at: Place,
     metrics: &[Metric],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Option<(Metric, String)> {
     let mut words = text.splitn(3, '.');
     let (domain, quantity, statistic) = (words.next()?, words.next(), words.next().unwrap_or("mean"));
@@ -113,7 +113,7 @@ pub(crate) fn unit_of(metric: Metric, statistic: &str) -> &'static str {
 }
 
 /// Reads a value in `unit`; plain numbers only where the unit has no symbol.
-pub(super) fn quantity(node: &Node, unit: &str, key: &str, problems: &Problems) -> Option<f64> {
+pub(super) fn quantity(node: &Node, unit: &str, key: &str, problems: &Problems<'_>) -> Option<f64> {
     let example = match unit {
         "s" => "\"16ms\"",
         "bit/s" => "\"1Gbit/s\"",
@@ -389,7 +389,7 @@ fn param_names(scene: &Scene<'_>) -> BTreeSet<String> {
     names
 }
 
-pub(super) fn no_parameter(scene: &Scene<'_>, name: &str, at: Place, problems: &Problems) {
+pub(super) fn no_parameter(scene: &Scene<'_>, name: &str, at: Place, problems: &Problems<'_>) {
     if !scene.complete {
         return;
     }
@@ -427,14 +427,14 @@ fn read_select(scene: &Scene<'_>, reader: &Reader<'_>) -> Select {
     select
 }
 
-fn known_case(scene: &Scene<'_>, case: &str, at: Place, problems: &Problems) {
+fn known_case(scene: &Scene<'_>, case: &str, at: Place, problems: &Problems<'_>) {
     if !scene.expansion.all_cases.iter().any(|other| other == case) {
         let all = scene.expansion.all_cases.iter().map(String::as_str);
         problems.add_helped(at, format!("no case is called {:?}", shortened(case)), suggestion(case, all));
     }
 }
 
-fn known_steps(scene: &Scene<'_>, condition: &Condition, at: Place, problems: &Problems) {
+fn known_steps(scene: &Scene<'_>, condition: &Condition, at: Place, problems: &Problems<'_>) {
     let Some(configuration) = scene.configurations.first().filter(|_| scene.complete) else { return };
     let Condition::OneOf(names) = condition else { return };
     for name in names {
@@ -452,7 +452,7 @@ fn known_steps(scene: &Scene<'_>, condition: &Condition, at: Place, problems: &P
 }
 
 /// A value, a list of values, or `{ from, to }`.
-fn read_condition(param: &Param, node: &Node, problems: &Problems) -> Option<Condition> {
+fn read_condition(param: &Param, node: &Node, problems: &Problems<'_>) -> Option<Condition> {
     match &node.data {
         Data::Table(range) if !matches!(param.kind, Kind::Member(_)) => {
             let (Some(from), Some(to), 2) = (range.get("from"), range.get("to"), range.entries.len()) else {

@@ -1,6 +1,7 @@
 //! Everything found wrong with a scenario, each with its place, rendered with the line and carets under it.
 
-use super::plan::WorkloadSchema;
+use super::plan::{Systems, WorkloadSchema};
+use super::service::NoSystems;
 use crate::text;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::cell::RefCell;
@@ -65,7 +66,7 @@ pub struct ScenarioErrors {
 impl ScenarioErrors {
     /// One problem with the file as a whole, such as that it cannot be read.
     pub fn of_file(file: &str, message: impl Into<String>, help: Option<String>) -> Self {
-        let problems = Problems::new(file, "", &[]);
+        let problems = Problems::new(file, "", &[], &NoSystems);
         problems.add_helped(Place::default(), message, help);
         problems.into_errors()
     }
@@ -150,11 +151,13 @@ fn floor_char(text: &str, index: usize) -> usize {
 
 /// Collects problems while a scenario is read.
 #[derive(Debug)]
-pub(super) struct Problems {
+pub(super) struct Problems<'a> {
     sources: RefCell<Vec<Source>>,
     found: RefCell<Found>,
     /// Whose keys may stand in the wrong place.
     pub workloads: Vec<WorkloadSchema>,
+    /// Whose services the scenario may have.
+    pub systems: &'a dyn Systems,
 }
 
 #[derive(Debug, Default)]
@@ -167,11 +170,16 @@ struct Found {
     met: usize,
 }
 
-impl Problems {
-    pub fn new(file: &str, text: &str, workloads: &[WorkloadSchema]) -> Problems {
+impl<'a> Problems<'a> {
+    pub fn new(
+        file: &str,
+        text: &str,
+        workloads: &[WorkloadSchema],
+        systems: &'a dyn Systems,
+    ) -> Problems<'a> {
         let file = Source { name: file.to_owned(), text: text.to_owned() };
         let workloads = workloads.to_vec();
-        Problems { sources: RefCell::new(vec![file]), found: RefCell::default(), workloads }
+        Problems { sources: RefCell::new(vec![file]), found: RefCell::default(), workloads, systems }
     }
     /// Makes a further text known; its places carry the number returned.
     pub fn add_source(&self, name: String, text: &str) -> usize {

@@ -64,7 +64,7 @@ pub(super) fn expand(
     chosen: Option<&[(String, Place)]>,
     workloads: &[WorkloadSchema],
     metrics: &[Metric],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Expansion {
     let mut expansion =
         Expansion { dimensions: dimensions(root, workloads, problems), ..Expansion::default() };
@@ -95,7 +95,7 @@ pub(super) fn expand(
     expansion
 }
 
-fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems) -> Vec<Dimension> {
+fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems<'_>) -> Vec<Dimension> {
     let Some(node) = root.get("sweep") else { return Vec::new() };
     let Data::Table(sweep) = &node.data else {
         problems.add(node.at, format!("`sweep`: expected a table [sweep], found {}", node.what()));
@@ -177,7 +177,7 @@ fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems) -
 }
 
 /// What an item of a sweep's list stands for: itself, or what a range has; `None` for what cannot be read, once that is told.
-fn items(param: &Param, item: &Node, problems: &Problems) -> Vec<(Option<Value>, Node)> {
+fn items(param: &Param, item: &Node, problems: &Problems<'_>) -> Vec<(Option<Value>, Node)> {
     let text = match &item.data {
         Data::Text(text) if range::is_range(param.kind, text) => text,
         _ => return vec![(read_value(param, item, problems), item.clone())],
@@ -199,7 +199,7 @@ fn alias_help(path: &str) -> String {
     format!("give it another name: \"{path}\" = {{ values = [...], alias = \"name\" }}")
 }
 
-fn cases(root: &Table, metrics: &[Metric], problems: &Problems) -> Vec<Case> {
+fn cases(root: &Table, metrics: &[Metric], problems: &Problems<'_>) -> Vec<Case> {
     let context = Context::new(problems);
     let mut all: Vec<Case> = Vec::new();
     for (index, (table, at)) in super::array_of_tables(root, "case", problems).into_iter().enumerate() {
@@ -249,7 +249,7 @@ fn published_value(
     at: Place,
     node: &Node,
     metrics: &[Metric],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Option<(String, f64)> {
     let (metric, statistic) = super::criterion::metric_of(text, at, metrics, problems)?;
     let value = super::criterion::quantity(
@@ -268,7 +268,7 @@ fn name_case_parameters(
     cases: &mut [Case],
     expansion: &mut Expansion,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) {
     let mut paths_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (path, ..) in cases.iter().flat_map(|case| &case.sets) {

@@ -3,7 +3,7 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::plan::{Affected, Fault, FaultAction, FaultPart, Step};
+use super::plan::{Affected, Fault, FaultAction, FaultPart, Role, Service, Step};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Table, shortened};
@@ -32,6 +32,7 @@ pub(super) fn faults(
     root: &Table,
     topology: Option<&Topology>,
     steps: &[Step],
+    services: &[Service],
 ) -> Vec<Fault> {
     let problems = context.problems;
     let mut faults = Vec::new();
@@ -63,12 +64,12 @@ pub(super) fn faults(
         }
         names.insert(name.clone());
         let enabled = reader.flag("enabled");
-        let read = read_fault(&reader, name, topology, steps, &mut known);
+        let read = read_fault(&reader, name, topology, (steps, services), &mut known);
         let (Some(true), Some(fault)) = (enabled, read) else { continue };
         let hosts = |part: &FaultPart| match &part.affected {
             Affected::Link => 1,
             Affected::Packets(matches) => 1 + matches.from.len() + matches.to.len(),
-            Affected::Processes(hosts) => hosts.len(),
+            Affected::Processes(hosts) | Affected::Daemons { hosts, .. } => hosts.len(),
         };
         parts += fault.on.len() + fault.parts.iter().map(hosts).sum::<usize>();
         if parts > PARTS_MAX {
@@ -85,7 +86,7 @@ fn read_fault(
     reader: &Reader<'_>,
     name: String,
     topology: Option<&Topology>,
-    steps: &[Step],
+    (steps, services): (&[Step], &[Service]),
     known: &mut Names,
 ) -> Option<Fault> {
     let (at, every) = (reader.duration("at"), reader.duration("every"));
@@ -108,14 +109,26 @@ fn read_fault(
     let topology = topology?;
     let mut on = Vec::new();
     let parts = if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill { .. }) {
-        let hosts = read_hosts_on(reader, &on_text, topology, known.real)?;
+        let (of, hosts) = match on_text.strip_prefix("service.") {
+            Some(on) => {
+                let (of, hosts) = read_daemons_on(reader, on, topology, services)?;
+                (Some(of), hosts)
+            }
+            None => (None, read_hosts_on(reader, &on_text, topology, known.real)?),
+        };
         if matches.is_some() {
             let message = format!("`match` chooses packets, and {} is of processes", action_name(&action));
             reader.problems().add(reader.place_of("match"), message);
             return None;
         }
         let phased = by_phase(reader, topology, &hosts)?;
-        let part = |(phase, hosts)| FaultPart { phase, affected: Affected::Processes(hosts) };
+        let part = |(phase, hosts)| FaultPart {
+            phase,
+            affected: match of.clone() {
+                Some((service, role)) => Affected::Daemons { service, role, hosts },
+                None => Affected::Processes(hosts),
+            },
+        };
         phased.into_iter().map(part).collect()
     } else {
         on = read_on(reader, &on_text, topology, known)?;
@@ -228,7 +241,7 @@ fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool)
             problems.add_help(
                 at,
                 message,
-                "pause and kill are on host.NAME, or on site.NAME for all of its hosts",
+                "pause and kill are on host.NAME, on site.NAME for all of its hosts, or on service.NAME.ROLE",
             );
             return None;
         }
@@ -247,6 +260,46 @@ fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool)
         return None;
     }
     Some(chosen)
+}
+
+/// `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob: the service and the role, and the hosts by index.
+fn read_daemons_on(
+    reader: &Reader<'_>,
+    on: &str,
+    topology: &Topology,
+    services: &[Service],
+) -> Option<((String, Role), Vec<usize>)> {
+    let (problems, at) = (reader.problems(), reader.place_of("on"));
+    let mut words = on.splitn(3, '.');
+    let (name, role, host) = (words.next().unwrap_or_default(), words.next(), words.next().unwrap_or("*"));
+    let Some(service) = services.iter().find(|service| service.name == name) else {
+        let names = services.iter().map(|service| service.name.as_str());
+        let message = format!("`on`: no step needs a service called {:?}", shortened(name));
+        problems.add_helped(at, message, suggestion(name, names));
+        return None;
+    };
+    let found = service.place.iter().find(|(own, _)| Some(own.name()) == role);
+    let Some((role, hosts)) = found else {
+        let roles: Vec<&str> = service.place.iter().map(|(role, _)| role.name()).collect();
+        let message =
+            format!("`on`: service {name} has no processes of the role {:?}", shortened(role.unwrap_or("")));
+        problems.add_help(
+            at,
+            message,
+            format!("service.{name}.ROLE or service.{name}.ROLE.HOST; it has {}", roles.join(", ")),
+        );
+        return None;
+    };
+    let glob = parsed(host, at, reader)?;
+    let of_host = |host: &&usize| glob.matches(&topology.hosts[**host].name);
+    let chosen: Vec<usize> = hosts.iter().filter(of_host).copied().collect();
+    if chosen.is_empty() {
+        let names = hosts.iter().map(|host| topology.hosts[*host].name.as_str());
+        let message = format!("`on`: service {name} has no {} on {:?}", role.name(), shortened(host));
+        problems.add_helped(at, message, suggestion(host, names));
+        return None;
+    }
+    Some(((name.to_owned(), *role), chosen))
 }
 
 /// `match`, with its hosts by index; `Some(None)` where it is not written.

@@ -127,7 +127,12 @@ fn direction_table(link: &Reader<'_>, key: &str) -> Table {
     }
 }
 
-fn read_direction(problems: &Problems, link: &Reader<'_>, table: &Table, delay_ns: u64) -> Option<Direction> {
+fn read_direction(
+    problems: &Problems<'_>,
+    link: &Reader<'_>,
+    table: &Table,
+    delay_ns: u64,
+) -> Option<Direction> {
     let inner = Context::new(problems);
     let (at, what) = (link.at, link.what.clone());
     let reader = Reader::new(&inner, table, at, what, "direction", schema::DIRECTION, &[], Vec::new());
@@ -144,7 +149,7 @@ fn read_direction(problems: &Problems, link: &Reader<'_>, table: &Table, delay_n
     })
 }
 
-fn read_between(reader: &Reader<'_>, topology: &Topology, problems: &Problems) -> Option<[usize; 2]> {
+fn read_between(reader: &Reader<'_>, topology: &Topology, problems: &Problems<'_>) -> Option<[usize; 2]> {
     let node = reader.node("between")?;
     let names = super::reader::texts(node, "between", problems);
     let [left, right] = names.as_slice() else {
@@ -171,7 +176,7 @@ fn read_between(reader: &Reader<'_>, topology: &Topology, problems: &Problems) -
 }
 
 /// Propagation forward and backward. An odd number of nanoseconds gives the forward direction the smaller half.
-fn read_delays(reader: &Reader<'_>, problems: &Problems) -> [u64; 2] {
+fn read_delays(reader: &Reader<'_>, problems: &Problems<'_>) -> [u64; 2] {
     match (reader.has("rtt"), reader.has("delay")) {
         (true, true) => {
             let entry = reader.table.entry("delay").expect("just seen");

@@ -5,12 +5,12 @@ use super::errors::{Place, Problems, ScenarioErrors};
 use super::expand::{self, CONFIGURATIONS_MAX, Case, Expansion};
 use super::overrides::{self, Short};
 use super::path::{self, Speaker};
-use super::plan::{Configuration, Overrides, Plan, WorkloadSchema};
+use super::plan::{Configuration, Overrides, Plan, Systems, WorkloadSchema};
 use super::reader::{Context, Hop, Reader};
 use super::resolved::{self, Defaults};
 use super::select::Neighbours;
 use super::tree::{self, Data, Node, Table};
-use super::{fault, hosts, lab, schema, step};
+use super::{fault, hosts, lab, schema, service, step};
 use crate::param::Value;
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,19 +26,20 @@ const REFUSED_MAX: usize = 32;
 
 /// Reads a scenario.
 ///
-/// - `file` is its name for messages; `workloads` are the schemas of the registry.
+/// - `file` is its name for messages; `workloads` and `systems` are the registry's.
 /// - Errors: everything wrong with the text or the overrides; nothing has been started.
 pub fn load(
     text: &str,
     file: &str,
     overrides: &Overrides,
     workloads: &[WorkloadSchema],
+    systems: &dyn Systems,
 ) -> Result<Plan, ScenarioErrors> {
     if text.len() > FILE_BYTES_MAX {
         let message = format!("the file has {} bytes; a scenario has at most {FILE_BYTES_MAX}", text.len());
         return Err(ScenarioErrors::of_file(file, message, None));
     }
-    let problems = Problems::new(file, text, workloads);
+    let problems = Problems::new(file, text, workloads, systems);
     match read(text, overrides, workloads, &problems) {
         Some(plan) if !problems.any() => Ok(plan),
         _ => Err(problems.into_errors()),
@@ -60,7 +61,7 @@ fn read(
     text: &str,
     overrides: &Overrides,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Option<Plan> {
     let mut root = tree::parse_file(text, problems)?;
     let context = Context::new(problems);
@@ -135,7 +136,7 @@ fn read(
 }
 
 /// Cases of `[short]` must exist even when the short form is not asked for.
-fn check_short_cases(short: &Short, root: &Table, problems: &Problems) {
+fn check_short_cases(short: &Short, root: &Table, problems: &Problems<'_>) {
     for (name, at) in short.cases.iter().flatten() {
         let cases = root.tables("case");
         if !cases.iter().any(|case| case.text("name") == Some(name)) {
@@ -216,12 +217,12 @@ fn configurations(
     root: &Table,
     expansion: &Expansion,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
     defaults: &mut Defaults,
 ) -> Option<Vec<Configuration>> {
     // What configurations may change; the rest is not copied.
     let mut base = Table::default();
-    for key in ["lab", "hosts", "step", "fault"] {
+    for key in ["lab", "hosts", "service", "step", "fault"] {
         if let Some(entry) = root.entry(key) {
             base.entries.push(entry.clone());
         }
@@ -293,7 +294,7 @@ fn one(
     case: Option<&Case>,
     chosen: &[usize],
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
     ids: &mut BTreeSet<String>,
     defaults: &mut Defaults,
 ) -> Option<Configuration> {
@@ -335,8 +336,10 @@ fn one(
     };
     let point = |step: &str| if suffix.is_empty() { step.to_owned() } else { format!("{step}/{suffix}") };
     // What is wrong with the steps is reported even where the lab cannot be built, but for what needs it.
-    let steps = step::steps(&context, &tree, topology.as_ref(), workloads, &parameters, &point);
-    let faults = fault::faults(&context, &tree, topology.as_ref(), &steps);
+    let services = service::services(&context, &tree, topology.as_ref());
+    let steps = step::steps(&context, &tree, topology.as_ref(), &services, workloads, &parameters, &point);
+    let services = service::used(services, &steps, &tree);
+    let faults = fault::faults(&context, &tree, topology.as_ref(), &steps, &services);
     let topology = topology?;
     if problems.count() > before {
         return None;
@@ -349,6 +352,7 @@ fn one(
         parameters,
         topology,
         hosts,
+        services,
         steps,
         faults,
         published,
@@ -361,7 +365,7 @@ fn set(
     at: Place,
     node: &Node,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) {
     if let Some(target) = path::find(tree, path, at, Speaker::Configuration, workloads, problems) {
         path::apply(tree, &target, at, node, problems);

@@ -24,6 +24,7 @@ mod reader;
 mod resolved;
 mod schema;
 pub mod select;
+mod service;
 mod settle;
 mod step;
 mod tree;
@@ -36,11 +37,12 @@ pub use expand::CONFIGURATIONS_MAX;
 pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use plan::{
-    Affected, Bound, Condition, Configuration, Criterion, FROM_TO, Fault, FaultAction, FaultPart, Fit,
-    FitValue, Opening, Overrides, Plan, RealHost, Reference, RoleHosts, RoleKey, Select, Shape, Step,
-    StepStart, WorkloadSchema,
+    Affected, Bound, Condition, Configuration, Content, Criterion, FROM_TO, Fault, FaultAction, FaultPart,
+    Fit, FitValue, Opening, Overrides, Plan, RealHost, Reference, Role, RoleHosts, RoleKey, RoleNeed, Select,
+    Service, Shape, Step, StepStart, SystemSchema, Systems, WorkloadSchema,
 };
 pub use schema::TRIALS_MAX;
+pub use service::NoSystems;
 
 /// The key of this name that steps of every workload take.
 pub fn step_key(name: &str) -> Option<&'static crate::Param> {
@@ -56,7 +58,7 @@ use errors::Problems;
 use tree::{Data, Node, Table};
 
 /// The tables of `[[key]]` with their places; anything else there is a problem.
-fn array_of_tables<'a>(table: &'a Table, key: &str, problems: &Problems) -> Vec<(&'a Table, Place)> {
+fn array_of_tables<'a>(table: &'a Table, key: &str, problems: &Problems<'_>) -> Vec<(&'a Table, Place)> {
     let Some(node) = table.get(key) else { return Vec::new() };
     let wrong = |node: &Node| {
         problems.add_help(

@@ -21,7 +21,7 @@ pub(super) fn short(
     root: &mut Table,
     apply: bool,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Short {
     let Some(node) = root.get("short").cloned() else {
         if apply {
@@ -72,7 +72,7 @@ pub(super) fn command_line(
     root: &mut Table,
     overrides: &Overrides,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) {
     for set in &overrides.sets {
         let text: &str = set;
@@ -113,7 +113,7 @@ pub(super) fn command_line(
 }
 
 /// The value of a `--set`: any TOML value, and text without quotes where it is no TOML.
-fn value_node(value: &str, source: usize, offset: usize, problems: &Problems) -> Option<Node> {
+fn value_node(value: &str, source: usize, offset: usize, problems: &Problems<'_>) -> Option<Node> {
     let at = Place::new(source, offset..offset + value.len());
     let trimmed = value.trim();
     if trimmed.is_empty() {
@@ -139,7 +139,7 @@ fn change(
     node: &Node,
     bare: bool,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) {
     let first = path.split('.').next().unwrap_or(path);
     if first == "sweep" {
@@ -229,7 +229,7 @@ pub(super) fn dimension_name(path: &str, node: &Node) -> String {
     alias.unwrap_or_else(|| path.rsplit('.').next().unwrap_or(path)).to_owned()
 }
 
-fn change_sweep(root: &mut Table, path: &str, at: Place, node: &Node, problems: &Problems) {
+fn change_sweep(root: &mut Table, path: &str, at: Place, node: &Node, problems: &Problems<'_>) {
     let dimension = path.strip_prefix("sweep.").unwrap_or_default();
     let list = match &node.data {
         Data::List(_) => node.clone(),

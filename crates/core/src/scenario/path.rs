@@ -1,6 +1,6 @@
 //! The one path grammar, by name: `step.NAME.key`, `fault.NAME.key`, `link.NAME[.forward|.backward].key`,
-//! `site.NAME.key`, `host.NAME.key`, `switch.NAME.key`, `router.NAME.key`, `lab.auxiliary.key`, `scenario.key`; NAME may be
-//! a glob.
+//! `site.NAME.key`, `host.NAME.key`, `switch.NAME.key`, `router.NAME.key`, `service.NAME.key`, `lab.auxiliary.key`,
+//! `scenario.key`; NAME may be a glob.
 
 use super::errors::{Place, Problems};
 use super::glob::Glob;
@@ -15,8 +15,8 @@ use crate::param::{Kind, MEMBER_NAME, Param};
 use std::collections::BTreeMap;
 
 /// What a path may begin with.
-const ROOTS: [&str; 10] =
-    ["step", "fault", "link", "site", "host", "switch", "router", "lab", "scenario", "sweep"];
+const ROOTS: [&str; 11] =
+    ["step", "fault", "service", "link", "site", "host", "switch", "router", "lab", "scenario", "sweep"];
 
 pub(super) fn is_root(word: &str) -> bool {
     ROOTS.contains(&word)
@@ -61,7 +61,7 @@ pub(super) fn find(
     at: Place,
     speaker: Speaker,
     workloads: &[WorkloadSchema],
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Option<Target> {
     let words: Vec<&str> = path.split('.').collect();
     let refuse = |help: Option<String>| {
@@ -108,8 +108,8 @@ pub(super) fn find(
                     std::iter::once(near).chain(words[1..].iter().copied()).collect::<Vec<_>>().join(".")
                 ),
                 None => {
-                    "a path begins with step.NAME, fault.NAME, link.NAME, site.NAME, host.NAME, switch.NAME, \
-                     router.NAME, lab.auxiliary or scenario"
+                    "a path begins with step.NAME, fault.NAME, service.NAME, link.NAME, site.NAME, host.NAME, \
+                     switch.NAME, router.NAME, lab.auxiliary or scenario"
                         .to_owned()
                 }
             };
@@ -196,7 +196,7 @@ fn walk(
     prefix: &str,
     path: &str,
     at: Place,
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Option<&'static Param> {
     let [word, rest @ ..] = words else {
         problems.add(at, format!("no such path: `{}`: it ends before a key", shortened(path)));
@@ -228,6 +228,7 @@ fn walk(
             walk(&inner, rest, &format!("{prefix}.{word}"), path, at, problems)
         }
         Kind::Map(inner) if rest.len() == 1 => Some(inner),
+        Kind::Options => option(rest, prefix, path, at, problems),
         Kind::Member(_) if rest == [MEMBER_NAME] => Some(param),
         Kind::Member(seam) => {
             let inner: Vec<&'static Param> = seam.params().collect();
@@ -241,6 +242,31 @@ fn walk(
             );
             None
         }
+    }
+}
+
+/// `ENGINE.OPTION` behind a service's `set`.
+fn option(
+    rest: &[&str],
+    prefix: &str,
+    path: &str,
+    at: Place,
+    problems: &Problems<'_>,
+) -> Option<&'static Param> {
+    let refuse = |help: Option<String>| {
+        problems.add_helped(at, format!("no such path: `{}`", shortened(path)), help);
+        None
+    };
+    let [engine, option] = rest else {
+        return refuse(Some(format!("options are `{prefix}.set.ENGINE.OPTION`")));
+    };
+    let Ok(schema) = problems.systems.find(engine) else {
+        let names = problems.systems.names();
+        return refuse(suggestion(engine, names.iter().map(String::as_str)));
+    };
+    match schema.options.iter().find(|param| param.name == *option) {
+        Some(param) => Some(param),
+        None => refuse(suggestion(option, schema.options.iter().map(|param| param.name))),
     }
 }
 
@@ -271,6 +297,7 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
     let own_name = |table: &Table| table.text("name").map(str::to_owned);
     match word {
         "step" => list(root, "step", &[], &|step| step_keys(step, workloads), &own_name),
+        "service" => list(root, "service", &[], &|_| schema::SERVICE.iter().collect(), &own_name),
         "fault" => list(root, "fault", &[], &|_| schema::FAULT.iter().collect(), &own_name),
         "site" => list(lab, "site", &["lab"], &|_| schema::SITE.iter().collect(), &own_name),
         "switch" => list(lab, "switch", &["lab"], &|_| schema::SWITCH.iter().collect(), &own_name),
@@ -365,7 +392,7 @@ fn host_names(lab: &Table) -> Vec<String> {
 }
 
 /// Sets what `target` names. A value in the way of a path's inner word is a problem.
-pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, problems: &Problems) {
+pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, problems: &Problems<'_>) {
     for name in &target.new_hosts {
         let mut entry = Table::default();
         entry.set("name", at, Node { data: Data::Text(name.clone()), at });
@@ -386,7 +413,7 @@ pub(super) fn apply(root: &mut Table, target: &Target, at: Place, node: &Node, p
 }
 
 /// A member of a seam that is written as its name alone becomes a table, in which its parameters can be set.
-fn spell_out_member(root: &mut Table, path: &[Hop], problems: &Problems) {
+fn spell_out_member(root: &mut Table, path: &[Hop], problems: &Problems<'_>) {
     let Some((name, at)) = node_at(root, path).and_then(|node| Some((node.as_text()?.to_owned(), node.at)))
     else {
         return;
@@ -397,9 +424,12 @@ fn spell_out_member(root: &mut Table, path: &[Hop], problems: &Problems) {
 }
 
 /// Checks what stands where a sweep or a case will set another value: written wrongly it is a mistake all the same.
-pub(super) fn check_replaced(root: &Table, target: &Target, problems: &Problems) {
+pub(super) fn check_replaced(root: &Table, target: &Target, problems: &Problems<'_>) {
     // Names of hosts may be one or a list; what is no value of its own is read by its keys.
-    if matches!(target.param.kind, Kind::Hosts | Kind::Table(_) | Kind::Map(_) | Kind::Member(_)) {
+    if matches!(
+        target.param.kind,
+        Kind::Hosts | Kind::Table(_) | Kind::Map(_) | Kind::Member(_) | Kind::Options
+    ) {
         return;
     }
     for node in target.paths.iter().filter_map(|path| node_at(root, path)) {
@@ -425,7 +455,7 @@ fn node_at<'a>(table: &'a Table, path: &[Hop]) -> Option<&'a Node> {
     }
 }
 
-fn set_at(table: &mut Table, path: &[Hop], at: Place, node: &Node, problems: &Problems) {
+fn set_at(table: &mut Table, path: &[Hop], at: Place, node: &Node, problems: &Problems<'_>) {
     match path {
         [Hop::Key(key)] => table.set(key, at, node.clone()),
         [Hop::Key(key), Hop::Index(index), rest @ ..] => {

@@ -153,10 +153,96 @@ pub struct Configuration {
     pub topology: Topology,
     /// Real hosts in the order of the topology's; `None` for a lab.
     pub hosts: Option<Vec<RealHost>>,
+    /// Those that its steps need.
+    pub services: Vec<Service>,
     pub steps: Vec<Step>,
     pub faults: Vec<Fault>,
     /// `metric.statistic` to value in the metric's base unit.
     pub published: BTreeMap<String, f64>,
+}
+
+/// What processes of a system are for. A closed list, so that a scenario can change its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Knows where things are.
+    Manager,
+    /// Keeps them.
+    Server,
+    /// Stands between, as a door or a cache.
+    Proxy,
+    /// Uses the system, where that takes more than a URL: a mount.
+    Client,
+}
+
+impl Role {
+    pub const ALL: [Role; 4] = [Role::Manager, Role::Server, Role::Proxy, Role::Client];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Manager => "manager",
+            Role::Server => "server",
+            Role::Proxy => "proxy",
+            Role::Client => "client",
+        }
+    }
+}
+
+/// On how many hosts a system has a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleNeed {
+    pub role: Role,
+    pub least: usize,
+    pub most: usize,
+}
+
+/// What a scenario needs to know of a real system to check a service; read from its recipe.
+#[derive(Clone, Debug)]
+pub struct SystemSchema {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub roles: Vec<RoleNeed>,
+    /// Options of its own, as `set.NAME.OPTION`.
+    pub options: &'static [Param],
+    /// Its clients mount it.
+    pub mounts: bool,
+    /// Files can be put on it before anything runs.
+    pub takes_content: bool,
+}
+
+/// The systems that this program can start.
+pub trait Systems: std::fmt::Debug {
+    /// By name, or by the folder of a recipe. Errors: why not, for people.
+    fn find(&self, name: &str) -> Result<&'static SystemSchema, String>;
+    fn names(&self) -> Vec<String>;
+    /// Where clients find a service that is started so: its URL, or where they mount it. Errors: why it has none, for people.
+    fn address(&self, service: &Service, topology: &Topology) -> Result<String, String>;
+}
+
+/// A real system on hosts of the lab, or one that others run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Service {
+    pub name: String,
+    /// Name or folder of its recipe; empty of one that others run.
+    pub system: String,
+    /// Where clients find it: a URL or a folder.
+    pub at: String,
+    /// Hosts by index in the topology of each role that it has.
+    pub place: Vec<(Role, Vec<usize>)>,
+    /// The engine's own, defaults filled in.
+    pub options: Values,
+    /// The folder at which its clients have it.
+    pub mount: Option<String>,
+    pub content: Option<Content>,
+}
+
+/// Files that are on a service before the first trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Below the service's own; `{n}` is the file's number.
+    pub path: String,
+    pub files: u64,
+    /// Of each.
+    pub size_bytes: u64,
 }
 
 /// A host of `[hosts]`. No text of it begins with `-` or has a letter that a shell would read.
@@ -201,6 +287,8 @@ pub struct Step {
     /// The metric that stands for the workload where there is room for one.
     pub main_metric: &'static str,
     pub start: StepStart,
+    /// Services that its targets are on, by name.
+    pub services: Vec<String>,
     /// Directed links by index whose packets are kept, sorted.
     pub capture: Vec<usize>,
     /// Common keys and the workload's own, defaults filled in. Common ones: `duration`, `bytes`, `count`, `warm_up`, `streams`,
@@ -299,6 +387,8 @@ pub enum Affected {
     Packets(Match),
     /// The processes of these hosts, by index in the topology.
     Processes(Vec<usize>),
+    /// The processes of a service, of one role, on these hosts.
+    Daemons { service: String, role: Role, hosts: Vec<usize> },
 }
 
 impl Affected {
@@ -320,6 +410,8 @@ impl Affected {
                 }
             }
             Affected::Processes(hosts) => step_hosts.iter().any(|host| hosts.contains(host)),
+            // Only services that steps need are up.
+            Affected::Daemons { .. } => true,
         }
     }
 }

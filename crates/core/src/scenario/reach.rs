@@ -54,7 +54,7 @@ impl<'a> Reach<'a> {
         (role_keys, roles): (&[RoleKey], &[(&'static str, Vec<usize>)]),
         apart: bool,
         opening: Opening,
-        problems: &Problems,
+        problems: &Problems<'_>,
     ) {
         let most = opening.rtt_max();
         let spoken = spoken(role_keys, roles);
@@ -81,7 +81,7 @@ impl<'a> Reach<'a> {
         (rtt, from, to): Far,
         opening: Opening,
         part: Option<(String, Place)>,
-        problems: &Problems,
+        problems: &Problems<'_>,
     ) {
         let seconds = |time: Duration| human(time.as_secs_f64(), "s");
         let hosts = &self.topology.hosts;

@@ -23,7 +23,7 @@ pub(super) type TreePath = Vec<Hop>;
 /// Shared by all readers of one configuration.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
-    pub problems: &'a Problems,
+    pub problems: &'a Problems<'a>,
     /// Defaults that were used, by where they would be written.
     pub defaults: RefCell<BTreeMap<TreePath, Default>>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Default {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(problems: &'a Problems) -> Self {
+    pub fn new(problems: &'a Problems<'a>) -> Self {
         Context { problems, defaults: RefCell::default() }
     }
 }
@@ -52,7 +52,7 @@ pub(super) struct Reader<'a> {
     pub schema: &'static str,
     keys: Vec<&'static Param>,
     path: TreePath,
-    context: &'a Context<'a>,
+    pub context: &'a Context<'a>,
 }
 
 impl<'a> Reader<'a> {
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn problems(&self) -> &'a Problems {
+    pub fn problems(&self) -> &'a Problems<'a> {
         self.context.problems
     }
     fn param(&self, key: &str) -> &'static Param {
@@ -276,7 +276,7 @@ fn unknown_key<'n>(
     entry: &Entry,
     (schema, what): (&str, &str),
     names: impl Iterator<Item = &'n str> + Clone,
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) {
     let key = entry.key.as_str();
     let message = format!("unknown key `{}` in {what}", shortened(key));
@@ -292,7 +292,7 @@ fn unknown_key<'n>(
 }
 
 /// Reads one value as a parameter's kind and checks its range.
-pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Option<Value> {
+pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems<'_>) -> Option<Value> {
     if let (Kind::Hosts, Data::List(_)) = (param.kind, &node.data) {
         let names = texts(node, param.name, problems);
         return Some(Value::List(names.into_iter().map(|(name, _)| Value::Text(name)).collect()));
@@ -374,7 +374,13 @@ pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems) -> Opt
 }
 
 /// `{ name = NAME, … }`: the name may be left out where the parameter has a default.
-fn read_member(param: &Param, seam: &Seam, table: &Table, at: Place, problems: &Problems) -> Option<Value> {
+fn read_member(
+    param: &Param,
+    seam: &Seam,
+    table: &Table,
+    at: Place,
+    problems: &Problems<'_>,
+) -> Option<Value> {
     let named = match (table.get(MEMBER_NAME), param.default) {
         (Some(node), _) => read_value(param, node, problems)?,
         (None, Some(default)) => Value::Text(default.to_owned()),
@@ -398,7 +404,7 @@ fn read_member(param: &Param, seam: &Seam, table: &Table, at: Place, problems: &
     Some(member.into_value())
 }
 
-fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems) -> bool {
+fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems<'_>) -> bool {
     if param.name == "ip" && value.as_number() == Some(5.0) {
         problems.add(at, "`ip` is 4 or 6");
         return false;
@@ -423,7 +429,7 @@ fn in_range(param: &Param, value: &Value, at: Place, problems: &Problems) -> boo
 }
 
 /// A text or a list of texts.
-pub(super) fn texts(node: &Node, key: &str, problems: &Problems) -> Vec<(String, Place)> {
+pub(super) fn texts(node: &Node, key: &str, problems: &Problems<'_>) -> Vec<(String, Place)> {
     let wrong = |node: &Node| {
         let message = format!("`{key}`: expected a text in quotes or a list of them, found {}", node.what());
         problems.add(node.at, message);
@@ -448,7 +454,7 @@ pub(super) fn texts(node: &Node, key: &str, problems: &Problems) -> Vec<(String,
 }
 
 /// `[a-z0-9][a-z0-9-]{0,62}`
-pub(super) fn check_name(name: &str, at: Place, key: &str, problems: &Problems) -> bool {
+pub(super) fn check_name(name: &str, at: Place, key: &str, problems: &Problems<'_>) -> bool {
     let letters = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let good = !name.is_empty() && name.len() <= 63 && !name.starts_with('-') && name.chars().all(letters);
     if !good {
@@ -477,6 +483,8 @@ pub(super) fn kind_text(kind: Kind) -> String {
         Kind::Flag => "true or false".to_owned(),
         Kind::Hosts => "a host's name, a pattern, or a list of them".to_owned(),
         Kind::Table(_) => "a table like { key = value }".to_owned(),
+        Kind::Target => "a path or a URL".to_owned(),
+        Kind::Options => "a table like { engine = { option = value } }".to_owned(),
         Kind::Map(_) => "a table like { name = value }".to_owned(),
         Kind::Member(seam) => {
             format!("a name of `weir list {}`, or {{ name = \"NAME\", … }} with its parameters", seam.name)

@@ -405,11 +405,51 @@ pub(super) static FAULT: &[Param] = &[
     ),
     text(
         "on",
-        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob.",
+        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob. Of pause and kill also service.NAME.ROLE[.HOST].",
     )
     .required(),
     Param::new("match", Kind::Table(MATCH), "Only the packets for which all of this holds."),
     Param::new("do", Kind::Table(DO), "What happens; one of them.").required(),
+];
+
+pub(super) static PLACE: &[Param] = &[
+    Param::new("manager", Kind::Hosts, "Hosts of what knows where things are."),
+    Param::new("server", Kind::Hosts, "Hosts of what keeps them."),
+    Param::new("proxy", Kind::Hosts, "Hosts of what stands between, as a door or a cache."),
+    Param::new("client", Kind::Hosts, "Hosts on which the system is mounted."),
+];
+
+pub(super) static MOUNT: &[Param] =
+    &[text("at", "The folder at which clients have it, like /data.").required()];
+
+pub(super) static CONTENT: &[Param] = &[
+    text("path", "Path of each file below the service's own; {n} is its number from 0.").required(),
+    count("files", "How many files.").default("1").range(1.0, 1e6),
+    size("size", "Bytes of each.").required(),
+];
+
+pub(super) static SERVICE: &[Param] = &[
+    text("name", "Name of the service; targets name it as service:NAME/PATH.").required(),
+    text(
+        "system",
+        "The system that is started: one of `weir list system`, or the folder of a recipe beside the scenario.",
+    ),
+    text(
+        "given",
+        "Where it is already, as a URL or a folder, on hosts that others run; nothing is started then.",
+    ),
+    Param::new("place", Kind::Table(PLACE), "Hosts of its processes, by role."),
+    Param::new("mount", Kind::Table(MOUNT), "How clients have it, where it is mounted."),
+    Param::new(
+        "content",
+        Kind::Table(CONTENT),
+        "Files that are on it before the first trial, of content that can be verified from seed and offset.",
+    ),
+    Param::new(
+        "set",
+        Kind::Options,
+        "Options of its engine, set.ENGINE = { OPTION = value }; those of other engines do nothing.",
+    ),
 ];
 
 pub(super) static SWEEP_VALUES: &[Param] = &[
@@ -496,6 +536,7 @@ pub(super) static ROOT: &[Param] = &[
     text("scenario", "What the scenario is."),
     text("lab", "The emulated network."),
     text("hosts", "Real machines, instead of a lab."),
+    text("service", "A real system on the lab's hosts, or one that is there already."),
     text("step", "A workload on the timeline."),
     text("sweep", "Parameters to vary."),
     text("case", "A named variant."),
@@ -548,6 +589,12 @@ pub(super) static TABLES: &[TableSchema] = &[
         header: "[hosts.SITE-NUMBER]",
         about: "One real host; steps name it as they name a lab's hosts.",
         keys: REAL_HOST,
+    },
+    TableSchema {
+        name: "service",
+        header: "[[service]]",
+        about: "A real system, started on hosts of the lab before the trials that need it, or one that is there already.",
+        keys: SERVICE,
     },
     TableSchema {
         name: "step",

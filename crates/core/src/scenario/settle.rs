@@ -19,7 +19,7 @@ fn too_many(criteria: usize, points: usize) -> String {
 }
 
 /// False (and a problem) where there are more criteria than can be judged on so many points.
-pub(super) fn affordable(scene: &Scene<'_>, criteria: usize, at: Place, problems: &Problems) -> bool {
+pub(super) fn affordable(scene: &Scene<'_>, criteria: usize, at: Place, problems: &Problems<'_>) -> bool {
     let points = scene.point_count();
     let affordable = criteria <= CRITERIA_MAX && criteria.saturating_mul(points) <= WORK_MAX;
     if !affordable {

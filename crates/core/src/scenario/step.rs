@@ -3,10 +3,11 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::plan::{FROM_TO, RoleHosts, RoleKey, Shape, Step, StepStart, WorkloadSchema, is_paired};
+use super::plan::{FROM_TO, RoleHosts, RoleKey, Service, Shape, Step, StepStart, WorkloadSchema, is_paired};
 use super::reach::Reach;
 use super::reader::{Context, Hop, Reader, data_of};
 use super::schema;
+use super::service;
 use super::tree::{Data, Table};
 use super::turns::{self, TURNS_PAIRS_MAX, Turns};
 use crate::nearest::{nearest, suggestion};
@@ -27,6 +28,7 @@ pub(super) fn steps(
     context: &Context<'_>,
     root: &Table,
     topology: Option<&Topology>,
+    services: &[Service],
     workloads: &[WorkloadSchema],
     parameters: &BTreeMap<String, Value>,
     point: &dyn Fn(&str) -> String,
@@ -77,12 +79,15 @@ pub(super) fn steps(
         };
         let capture = topology.map_or(Some(Vec::new()), |topology| read_capture(&reader, topology, real));
         let pair_count = placed.as_ref().filter(|_| is_paired).map_or(0, |(_, pairs)| pairs.len());
-        let values = read_values(&reader, role_keys, pair_count);
+        let mut values = read_values(&reader, role_keys, pair_count);
         let (Some(workload), Some(start), Some((roles, pairs)), Some(rounds), Some(capture)) =
             (workload, start, placed, rounds, capture)
         else {
             continue;
         };
+        let hosts: Vec<usize> = roles.iter().flat_map(|(_, hosts)| hosts.iter().copied()).collect();
+        let placed = service::place_targets(&reader, extra, &mut values, services, &hosts);
+        let Some(services) = placed else { continue };
         let reach = reach.as_ref().filter(|_| !real);
         if let Some(reach) = reach {
             let opening = (workload.opening)(workload.name, &values);
@@ -114,6 +119,7 @@ pub(super) fn steps(
             rounds,
             main_metric: workload.metrics.first().map_or("", |metric| metric.name),
             start,
+            services,
             capture,
             values,
         });

@@ -130,7 +130,7 @@ pub(super) fn shortened(text: &str) -> String {
 }
 
 /// Parses a whole file; what is no TOML is one problem and no tree.
-pub(super) fn parse_file(text: &str, problems: &Problems) -> Option<Table> {
+pub(super) fn parse_file(text: &str, problems: &Problems<'_>) -> Option<Table> {
     match DeTable::parse(text) {
         Ok(table) => Some(convert_table(table.get_ref(), 0, 0, 0, problems)),
         Err(error) => {
@@ -150,7 +150,7 @@ pub(super) fn parse_value(
     text: &str,
     source: usize,
     offset: usize,
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Result<Node, toml::de::Error> {
     let value = DeValue::parse(text)?;
     Ok(convert(value.get_ref(), value.span(), source, offset, 0, problems))
@@ -161,7 +161,7 @@ fn convert_table(
     source: usize,
     offset: usize,
     depth: usize,
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Table {
     let mut entries: Vec<Entry> = table
         .iter()
@@ -185,7 +185,7 @@ fn convert(
     source: usize,
     offset: usize,
     depth: usize,
-    problems: &Problems,
+    problems: &Problems<'_>,
 ) -> Node {
     let at = Place::new(source, span.start + offset..span.end + offset);
     if depth > DEPTH_MAX {

@@ -69,7 +69,7 @@ pub const ROUND_ROBIN: &str = include_str!("../data/o2-round-robin.toml");
 pub fn try_load(text: &str, sets: &[&str], short: bool) -> Result<Plan, ScenarioErrors> {
     let overrides =
         Overrides { sets: sets.iter().map(|set| (*set).to_owned()).collect(), short, ..Overrides::default() };
-    load(text, "test.toml", &overrides, &workloads())
+    load(text, "test.toml", &overrides, &workloads(), &weir_core::scenario::NoSystems)
 }
 
 #[track_caller]

@@ -10,13 +10,15 @@ use weir_lab::{LabError, Options};
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(|argument| argument.to_str().unwrap_or_default()).collect();
+    if let Some(status) = arguments.first().and_then(|first| weir_lab::hidden(first)) {
+        exit(status);
+    }
     let result = match words.as_slice() {
-        ["fabric-process"] => exit(weir_lab::fabric_process::main()),
         ["up", name, topology] => up(name, topology),
         ["exec", name, host, "--root", ..] => exec(name, host, true, &arguments[4..]),
         ["exec", name, host, ..] => exec(name, host, false, &arguments[3..]),
         ["down", name] => down(name),
-        _ => Err("up NAME TOPOLOGY | exec NAME HOST [--root] COMMAND… | down NAME | fabric-process".into()),
+        _ => Err("up NAME TOPOLOGY | exec NAME HOST [--root] COMMAND… | down NAME".into()),
     };
     exit(result.unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -38,7 +40,14 @@ fn down(name: &str) -> Result<i32, Box<dyn Error>> {
 
 fn up(name: &str, topology: &str) -> Result<i32, Box<dyn Error>> {
     let options = Options { seed: 1, exe: PathBuf::from("/proc/self/exe") };
-    named::up(&lab(name)?, &serde_json::from_str(topology)?, &options, "a test")?;
+    let holding = std::env::var_os("WEIR_TEST_HOLD").is_some();
+    let furnish = &mut |lab: &mut weir_lab::Lab, folder: &std::path::Path| {
+        if holding {
+            lab.hold(0, folder)?;
+        }
+        Ok(Vec::new())
+    };
+    named::up(&lab(name)?, &serde_json::from_str(topology)?, &options, "a test", furnish)?;
     Ok(0)
 }
 

@@ -3,6 +3,7 @@
 use super::LabName;
 use super::Place;
 use super::state::{Lock, Owner, State, list};
+use crate::data::remove_dead_runs;
 use crate::error::LabError;
 use std::fs;
 use std::io;
@@ -22,6 +23,8 @@ const KILLED_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub struct Down {
     pub names: Vec<String>,
+    /// Folders of runs that were killed.
+    pub folders: usize,
     pub problems: Vec<LabError>,
 }
 
@@ -34,9 +37,13 @@ pub fn down(name: &LabName) -> Result<Down, LabError> {
     Ok(down)
 }
 
-/// Takes down what is left of labs whose fabric, or whose `lab up`, is gone.
+/// Takes down what is left of labs whose fabric, or whose `lab up`, is gone, and what killed runs left on disk.
 pub fn down_dead(place: &Place) -> Result<Down, LabError> {
-    down_where(place, State::is_dead)
+    let mut down = down_where(place, State::is_dead)?;
+    let (count, problems) = remove_dead_runs(place);
+    down.folders = count;
+    down.problems.extend(problems);
+    Ok(down)
 }
 
 /// Takes down all labs of the user who invoked weir.
@@ -104,12 +111,13 @@ pub(super) fn remove(name: &LabName) -> Vec<LabError> {
     }
     // With what still runs stays what tells of it.
     if all_ended {
-        let folder = name.folder();
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                problems.push(LabError::state(format!("removing {}", folder.display()))(error));
+        for folder in [name.data(), name.folder()] {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    problems.push(LabError::state(format!("removing {}", folder.display()))(error));
+                }
+                _ => {}
             }
-            _ => {}
         }
     }
     problems

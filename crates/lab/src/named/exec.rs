@@ -1,14 +1,15 @@
 //! `weir lab exec`.
 
 use super::LabName;
-use super::state::State;
+use super::state::{Owner, State};
 use crate::error::LabError;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use weir_sys::holder::Holder;
 use weir_sys::mount::enter_private_view;
 use weir_sys::netns::{enter_for_good, open};
-use weir_sys::process::{User, become_user, replace_by};
+use weir_sys::process::{User, become_user, end_like, replace_by, run_in_foreground};
 
 /// What to run and as whom.
 pub struct Entry<'a> {
@@ -38,17 +39,11 @@ pub fn exec(name: &LabName, entry: &Entry<'_>) -> Result<(i32, io::Error), LabEr
             names.join(", ")
         )));
     }
-    let path = name.namespace(entry.host);
-    let namespace = open(&path).map_err(LabError::state(format!("opening {}", path.display())))?;
-    enter_for_good(std::os::fd::AsFd::as_fd(&namespace))
-        .map_err(LabError::state(format!("entering the network of {}", entry.host)))?;
-    drop(namespace);
-    enter_private_view(&name.hosts_file(), &name.resolv_file())
-        .map_err(LabError::state("giving the program the lab's host names"))?;
-    if !entry.root {
-        become_user(User::invoking()).map_err(LabError::state("becoming the user who invoked weir"))?;
-    }
-    let error = replace_by(entry.program, entry.arguments);
+    let user = (!entry.root).then(User::invoking);
+    let error = match state.holders.get(entry.host) {
+        Some(holder) => in_the_host(*holder, entry, user)?,
+        None => in_the_network(name, entry, user)?,
+    };
     Ok(match error.kind() {
         io::ErrorKind::NotFound => (NOT_FOUND, error),
         // The search reports a folder of PATH that this user may not look into; for a shell that is "not found" too.
@@ -57,6 +52,42 @@ pub fn exec(name: &LabName, entry: &Entry<'_>) -> Result<(i32, io::Error), LabEr
         }
         _ => (NOT_RUNNABLE, error),
     })
+}
+
+/// On a host with processes, names and files of its own the program is a child: only what is started in there is one of its processes.
+fn in_the_host(holder: Owner, entry: &Entry<'_>, user: Option<User>) -> Result<io::Error, LabError> {
+    let entering = || LabError::state(format!("entering {}", entry.host));
+    let folder = std::env::current_dir();
+    let found = Holder::of(holder.pid).map_err(entering())?;
+    if !holder.is_alive() {
+        let gone = io::Error::new(
+            io::ErrorKind::NotFound,
+            "its first process has ended, and with it all that ran there",
+        );
+        return Err(entering()(gone));
+    }
+    found.enter_for_good().map_err(entering())?;
+    if let Ok(folder) = folder {
+        let _ = std::env::set_current_dir(folder); // where the host has none of that name it begins at its root
+    }
+    match run_in_foreground(entry.program, entry.arguments, user) {
+        Ok(status) => end_like(status),
+        Err(error) => Ok(error),
+    }
+}
+
+fn in_the_network(name: &LabName, entry: &Entry<'_>, user: Option<User>) -> Result<io::Error, LabError> {
+    let path = name.namespace(entry.host);
+    let namespace = open(&path).map_err(LabError::state(format!("opening {}", path.display())))?;
+    enter_for_good(std::os::fd::AsFd::as_fd(&namespace))
+        .map_err(LabError::state(format!("entering the network of {}", entry.host)))?;
+    drop(namespace);
+    enter_private_view(&name.hosts_file(), &name.resolv_file())
+        .map_err(LabError::state("giving the program the lab's host names"))?;
+    if let Some(user) = user {
+        become_user(user).map_err(LabError::state("becoming the user who invoked weir"))?;
+    }
+    Ok(replace_by(entry.program, entry.arguments))
 }
 
 /// Whether there is such a file, runnable or not, where the program is looked for.

@@ -15,8 +15,8 @@ pub use capture::capture;
 pub use down::{Down, down, down_all, down_dead};
 pub use exec::{Entry, exec};
 pub use place::Place;
-pub use state::{AuxiliaryState, HostState, Listed, Owner, State, list};
-pub use up::{Up, up};
+pub use state::{AuxiliaryState, HostState, Listed, Owner, ServiceState, State, list};
+pub use up::{Furnish, Up, up};
 
 use crate::error::LabError;
 use std::io;
@@ -53,6 +53,10 @@ impl LabName {
     fn check_folder(&self) -> io::Result<()> {
         self.place.check()?;
         trusted::check_folder(&self.folder())
+    }
+    /// On disk, what services of its hosts keep.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.place.data().join("labs").join(&self.name)
     }
     fn state_file(&self) -> PathBuf {
         self.folder().join("lab.json")

@@ -7,6 +7,8 @@ use weir_sys::trusted;
 
 /// The machine's own, for all users.
 const MACHINES: &str = "/run/weir";
+/// The same on disk, for what services keep.
+const MACHINES_DATA: &str = "/var/lib/weir";
 /// Names another folder: labs there and labs elsewhere know nothing of each other.
 const VARIABLE: &str = "WEIR_STATE_DIR";
 /// Where `ip netns` looks.
@@ -33,6 +35,17 @@ impl Place {
         Place { folder: folder.into() }
     }
 
+    /// On disk, what services keep.
+    pub(super) fn data(&self) -> PathBuf {
+        match self.folder == Path::new(MACHINES) {
+            true => PathBuf::from(MACHINES_DATA),
+            false => self.folder.join("data"),
+        }
+    }
+    /// Of labs that end with the process that made them.
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.data().join("runs")
+    }
     pub(super) fn labs(&self) -> PathBuf {
         self.folder.join("labs")
     }

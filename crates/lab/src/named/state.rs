@@ -4,6 +4,7 @@ use super::{LabName, Place, is_name};
 use crate::error::LabError;
 use crate::protocol::SUBCOMMAND;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -79,6 +80,22 @@ pub struct State {
     /// is gone.
     #[serde(default)]
     pub namespaces: Vec<[u64; 2]>,
+    /// First processes of hosts on which services live, by the host's name.
+    #[serde(default)]
+    pub holders: BTreeMap<String, Owner>,
+    #[serde(default)]
+    pub services: Vec<ServiceState>,
+}
+
+/// A service that is up in the lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceState {
+    pub name: String,
+    pub system: String,
+    /// The URL, or the folder on its clients, at which programs in the lab find it.
+    pub at: String,
+    /// Whose logs are where, by host.
+    pub logs: BTreeMap<String, String>,
 }
 
 impl State {
@@ -153,6 +170,8 @@ impl State {
             fabric: None,
             hosts: Vec::new(),
             namespaces: Vec::new(),
+            holders: BTreeMap::new(),
+            services: Vec::new(),
         }
     }
 

@@ -2,17 +2,18 @@
 
 use super::LabName;
 use super::down;
-use super::state::{AuxiliaryState, HostState, Lock, Owner, SCHEMA, State};
+use super::state::{AuxiliaryState, HostState, Lock, Owner, SCHEMA, ServiceState, State};
 use crate::error::LabError;
 use crate::lab::{Lab, Options};
-use std::fmt::Write;
+use crate::names::names;
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use weir_core::topology::{Stage, Topology};
+use weir_core::topology::Topology;
 use weir_sys::netns::{identity, mount_named};
 use weir_sys::process::{ErrorsTo, User};
 use weir_sys::trusted;
@@ -24,10 +25,19 @@ pub struct Up {
     pub notes: Vec<String>,
 }
 
+/// Brings to life what lives on a lab's hosts; the folder is for what it keeps.
+pub type Furnish<'a> = &'a mut dyn FnMut(&mut Lab, &Path) -> Result<Vec<ServiceState>, LabError>;
+
 /// Makes a lab that stays until `down`. `file` is the scenario's name, for `list`.
 ///
 /// Errors: the name is taken, or the lab cannot be built; nothing is left behind then.
-pub fn up(name: &LabName, topology: &Topology, options: &Options, file: &str) -> Result<Up, LabError> {
+pub fn up(
+    name: &LabName,
+    topology: &Topology,
+    options: &Options,
+    file: &str,
+    furnish: Furnish<'_>,
+) -> Result<Up, LabError> {
     let _lock = Lock::take(&name.place)?;
     if let Some(state) = State::read(name)? {
         let name = name.as_str();
@@ -40,13 +50,19 @@ pub fn up(name: &LabName, topology: &Topology, options: &Options, file: &str) ->
     }
     let folder = name.folder();
     trusted::make_folder(&folder).map_err(LabError::state(format!("making {}", folder.display())))?;
-    make(name, topology, options, file).inspect_err(|_| {
+    make(name, topology, options, file, furnish).inspect_err(|_| {
         // The first problem is the one to report; what this cannot undo, `down --dead` finds.
         down::remove(name);
     })
 }
 
-fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> Result<Up, LabError> {
+fn make(
+    name: &LabName,
+    topology: &Topology,
+    options: &Options,
+    file: &str,
+    furnish: Furnish<'_>,
+) -> Result<Up, LabError> {
     let host_state = |(index, host): (usize, &weir_core::topology::Host)| HostState {
         name: host.name.clone(),
         address: Topology::ipv4(index),
@@ -65,6 +81,8 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
         fabric: None,
         hosts: topology.hosts.iter().enumerate().map(host_state).collect(),
         namespaces: Vec::new(),
+        holders: BTreeMap::new(),
+        services: Vec::new(),
     };
     let socket = name.socket();
     let listener =
@@ -75,11 +93,11 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
         .and_then(|()| trusted::ensure_folder(&namespaces))
         .map_err(LabError::state(format!("making {}", namespaces.display())))?;
     state.write(name)?;
-    write_names(name, &state.hosts, topology)?;
+    write_names(name, topology)?;
     let log = name.folder().join("fabric.log");
     let log =
         trusted::write_new(&log, 0o644, b"").map_err(LabError::state(format!("making {}", log.display())))?;
-    let lab = Lab::start_with(topology, options, ErrorsTo::File(log), Some(listener.as_fd()))?;
+    let mut lab = Lab::start_with(topology, options, ErrorsTo::File(log), Some(listener.as_fd()))?;
     let identities = (0..topology.hosts.len()).map(|index| identity(lab.namespace(index)));
     let identities = identities.collect::<io::Result<Vec<_>>>();
     let identities = identities.map_err(LabError::state("reading what tells the namespaces apart"))?;
@@ -92,6 +110,10 @@ fn make(name: &LabName, topology: &Topology, options: &Options, file: &str) -> R
         mount_named(lab.namespace(index), &path)
             .map_err(LabError::state(format!("naming the namespace {}", path.display())))?;
     }
+    // Only now: by their names the namespaces, and all that runs in them, are found whenever we are killed.
+    state.services = furnish(&mut lab, &name.data())?;
+    let holder = |(host, id): (&str, u32)| Some((host.to_owned(), Owner::of(id)?));
+    state.holders = lab.holder_ids().filter_map(holder).collect();
     let mut notes = lab.notes().to_vec();
     if let Some(links) = name.place.links()
         && let Err(problem) = link(name, &state.hosts, links)
@@ -130,28 +152,12 @@ fn link(name: &LabName, hosts: &[HostState], links: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn write_names(name: &LabName, hosts: &[HostState], topology: &Topology) -> Result<(), LabError> {
-    let mut text = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned();
-    for host in hosts {
-        let _ = writeln!(text, "{} {}", host.address, host.name);
-        let _ = writeln!(text, "{} {}.v6", host.address6, host.name);
-        if let Some(auxiliary) = &host.auxiliary {
-            let _ = writeln!(text, "{} {}.aux", auxiliary.address, host.name);
-            let _ = writeln!(text, "{} {}.aux.v6", auxiliary.address6, host.name);
-        }
-    }
-    // A router is there to be seen, by traceroute for example, not to be reached.
-    for (stage, site) in topology.sites.iter().enumerate() {
-        if let Stage::Router { .. } = site.stage {
-            let _ = writeln!(text, "{} {}", Topology::router_ipv4(stage), site.name);
-            let _ = writeln!(text, "{} {}.v6", Topology::router_ipv6(stage), site.name);
-        }
-    }
+fn write_names(name: &LabName, topology: &Topology) -> Result<(), LabError> {
     let write = |path: &Path, text: &str| {
         let failed = LabError::state(format!("writing {}", path.display()));
         trusted::write_new(path, 0o644, text.as_bytes()).map(drop).map_err(failed)
     };
-    write(&name.hosts_file(), &text)?;
+    write(&name.hosts_file(), &names(topology))?;
     // No servers: a name that is no host's fails at once instead of after a time-out into a network that is not there.
     write(&name.resolv_file(), "")
 }

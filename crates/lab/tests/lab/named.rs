@@ -34,6 +34,20 @@ impl Named {
         assert!(output.status.success(), "{output:?}");
         named
     }
+    /// With a first process of its own on `left-0`.
+    fn up_held(label: &str) -> Named {
+        let named = Named::new(label);
+        let output = named.start_held().wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        named
+    }
+    fn start_held(&self) -> Child {
+        let mut helper = self.helper(&["up", &self.name, &topology_of(1)]);
+        helper.env("WEIR_TEST_HOLD", "1").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+    fn sh_as_root(&self, host: &str, script: &str) -> Output {
+        self.helper(&["exec", &self.name, host, "--root", "sh", "-c", script]).output().unwrap()
+    }
     fn start(&self) -> Child {
         let topology = serde_json::to_string(&two_sites(None, Duration::from_millis(1), 1500)).unwrap();
         self.helper(&["up", &self.name, &topology])
@@ -271,6 +285,102 @@ fn whenever_lab_up_is_killed_what_it_left_is_removed_as_dead() {
         named::down_dead(&lab.place()).unwrap();
         lab.assert_nothing_is_left();
     }
+}
+
+// Spec: lab.md#lab-30
+#[test]
+fn a_held_host_has_processes_names_and_files_of_its_own_and_shares_what_users_keep() {
+    if !possible() {
+        return;
+    }
+    let lab = Named::up_held("held");
+    let outside = tempfile::tempdir().unwrap();
+    let written = outside.path().join("written");
+    let made = lab.sh_as_root(
+        "left-0",
+        &format!(
+            "hostname; mkdir -p /deisa/rzg && echo 1 > /deisa/rzg/f && echo 2 > /etc/weir-held && echo 3 > /var/lib/weir/kept \
+             && echo 4 > {} && ls -d /proc/[0-9]* | wc -l && cat /proc/1/cmdline | tr '\\0' ' ' && ping -c1 right-0 >&2",
+            written.display()
+        ),
+    );
+    let said = text(&made.stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "left-0", "{made:?}");
+    assert!(lines[1].parse::<u32>().unwrap() < 8, "{made:?}");
+    assert!(lines[2].contains("holder-process") && made.status.success(), "{made:?}");
+    // What is the system's stays in the host, what is users' is theirs, what services keep is on the machine's disk.
+    assert!(!PathBuf::from("/deisa").exists() && !PathBuf::from("/etc/weir-held").exists());
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), "4\n");
+    let data = lab.state.path().join("data/labs").join(&lab.name);
+    assert_eq!(std::fs::read_to_string(data.join("left-0/data/kept")).unwrap(), "3\n");
+    let again = lab.sh_as_root("left-0", "cat /deisa/rzg/f /etc/weir-held /var/lib/weir/kept");
+    assert_eq!(text(&again.stdout), "1\n2\n3\n");
+    // A host without services is as light as ever.
+    let other = lab.sh_as_root("right-0", "test -e /deisa; echo $?; hostname");
+    assert_ne!(text(&other.stdout), "0\nright-0\n");
+    // As its user, with the status and the signals of the program.
+    let who = lab.exec("left-0", &["sh", "-c", "id -u; grep NoNewPrivs /proc/self/status; exit 7"]);
+    assert_eq!((text(&who.stdout).as_str(), who.status.code()), ("65534\nNoNewPrivs:\t1\n", Some(7)));
+    assert_eq!(lab.exec("left-0", &["no-such-program-anywhere"]).status.code(), Some(127));
+    assert_eq!(lab.exec("left-0", &["/etc/hosts"]).status.code(), Some(126));
+    assert!(lab.down().status.success());
+    assert!(!data.exists());
+    lab.assert_nothing_is_left();
+}
+
+// Spec: lab.md#lab-30
+#[test]
+fn a_daemon_on_a_held_host_lives_until_down_and_is_asked_to_end_first() {
+    if !possible() {
+        return;
+    }
+    let lab = Named::up_held("daemons");
+    let script = "cd /var/lib/weir; (setsid sh -c 'trap \"echo asked > asked; exit\" TERM; echo $$ > pid; while :; do sleep 0.05; done' \
+                  </dev/null >/dev/null 2>&1 &) ; (setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' </dev/null >/dev/null 2>&1 &); \
+                  while ! test -s pid; do sleep 0.02; done";
+    let begun = lab.sh_as_root("left-0", script);
+    assert!(begun.status.success(), "{begun:?}");
+    let namespace = weir_sys::netns::identity_at(&lab.folder().join("net/left-0")).unwrap();
+    let inside = || weir_sys::netns::processes_in(&[namespace]).unwrap();
+    assert!(inside().len() >= 3, "{:?}", inside());
+    let data = lab.state.path().join("data/labs").join(&lab.name).join("left-0/data");
+    let kept = std::fs::File::open(&data).unwrap();
+    assert!(lab.down().status.success());
+    assert!(inside().is_empty());
+    drop(kept);
+    lab.assert_nothing_is_left();
+}
+
+// Spec: lab.md#lab-30
+#[test]
+fn whenever_the_making_of_a_held_host_is_killed_what_it_left_is_removed_as_dead() {
+    if !possible() {
+        return;
+    }
+    for delay_ms in [4, 8, 12, 16, 20, 25, 30, 35, 40, 50, 60, 80] {
+        let lab = Named::new("killed-held");
+        let mut child = lab.start_held();
+        thread::sleep(Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let state = lab.state();
+        if state.as_ref().is_some_and(named::State::is_up) {
+            continue; // it was done already
+        }
+        assert!(state.is_none_or(|state| state.is_dead()));
+        named::down_dead(&lab.place()).unwrap();
+        lab.assert_nothing_is_left();
+        let held = lab.state.path().to_str().unwrap();
+        let left = Command::new("grep").args(["-ls", held, "--"]).args(mountinfos()).output().unwrap();
+        assert_eq!(text(&left.stdout), "", "a process with mounts of the lab is left");
+    }
+}
+
+fn mountinfos() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter(|entry| entry.file_name().to_str().unwrap().parse::<u32>().is_ok());
+    numbers.map(|entry| entry.path().join("mountinfo")).collect()
 }
 
 #[test]

@@ -1,0 +1,366 @@
+//! `[[service]]`: real systems on the lab's hosts, or what is there already.
+
+use super::errors::Place;
+use super::lab::titled;
+use super::plan::{Content, Role, Service, Step, SystemSchema, Systems};
+use super::reader::{Context, Hop, Reader};
+use super::schema;
+use super::tree::{Data, Node, Table, shortened};
+use crate::nearest::suggestion;
+use crate::param::{Kind, Param, Value, Values};
+use crate::topology::Topology;
+
+const SERVICES_MAX: usize = 64;
+/// What a target begins with that is on a service.
+const SERVICE_TARGET: &str = "service:";
+
+/// Decodes the services of one configuration.
+pub(super) fn services(context: &Context<'_>, root: &Table, topology: Option<&Topology>) -> Vec<Service> {
+    let problems = context.problems;
+    let tables = super::array_of_tables(root, "service", problems);
+    if tables.len() > SERVICES_MAX {
+        let message = format!("a scenario has at most {SERVICES_MAX} services, not {}", tables.len());
+        problems.add(tables[0].1, message);
+        return Vec::new();
+    }
+    let real = root.get("hosts").is_some();
+    let mut all: Vec<Service> = Vec::new();
+    for (index, (table, at)) in tables.into_iter().enumerate() {
+        let what = titled("[[service]]", table.text("name"));
+        let path = vec![Hop::Key("service".to_owned()), Hop::Index(index)];
+        let reader = Reader::new(context, table, at, what, "service", schema::SERVICE, &[], path);
+        let Some(name) = reader.name("name") else { continue };
+        if all.iter().any(|other| other.name == name) {
+            problems.add(reader.place_of("name"), format!("two services are called {name:?}"));
+            continue;
+        }
+        all.extend(read(&reader, name, topology, real));
+    }
+    all
+}
+
+fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bool) -> Option<Service> {
+    let problems = reader.problems();
+    let met = problems.count();
+    let mount = reader.table("mount").and_then(|table| Some((table.text("at")?, table.place_of("at"))));
+    if let Some((at, place)) = &mount
+        && !is_plain_path(at, true)
+    {
+        problems.add_help(
+            *place,
+            format!("`at` {:?} is no folder to mount on", shortened(at)),
+            "like \"/data\"",
+        );
+    }
+    let content = reader.table("content").and_then(|table| read_content(&table));
+    if reader.has("given") {
+        return given(reader, name, content);
+    }
+    if real {
+        let help = "say where it is: given = \"root://server.example.org//store\" or given = \"/mount\"";
+        problems.add_help(reader.place_of("name"), "weir starts no services on real hosts", help);
+        return None;
+    }
+    if !reader.has("system") {
+        let help = "`weir list system` has those that weir can start; or say where it is with `given`";
+        problems.add_help(reader.place_of("name"), format!("service {name:?} lacks `system`"), help);
+        return None;
+    }
+    let system = reader.text("system")?;
+    let schema = match problems.systems.find(&system) {
+        Ok(schema) => schema,
+        Err(text) => {
+            let names = problems.systems.names();
+            let help = suggestion(&system, names.iter().map(String::as_str));
+            problems.add_helped(reader.place_of("system"), text, help);
+            return None;
+        }
+    };
+    let place = read_place(reader, schema, topology)?;
+    let options = read_options(reader, schema)?;
+    if let (Some((_, at)), false) = (&mount, schema.mounts) {
+        problems.add(*at, format!("{} is not mounted: clients speak to its servers", schema.name));
+    }
+    if content.is_some() && !schema.takes_content {
+        let at = reader.place_of("content");
+        problems.add(at, format!("{}: weir cannot put content on it before a run", schema.name));
+    }
+    let clients = place.iter().any(|(role, _)| *role == Role::Client);
+    if schema.mounts && mount.is_none() && clients {
+        problems.add(reader.place_of("place"), format!("service {name:?} has clients and lacks `mount`"));
+    }
+    if problems.count() != met {
+        return None;
+    }
+    let mut service =
+        Service { name, system, at: String::new(), place, options, mount: mount.map(|(at, _)| at), content };
+    match problems.systems.address(&service, topology?) {
+        Ok(at) => service.at = at,
+        Err(text) => {
+            problems.add(reader.place_of("system"), text);
+            return None;
+        }
+    }
+    Some(service)
+}
+
+/// A service that others run.
+fn given(reader: &Reader<'_>, name: String, content: Option<Content>) -> Option<Service> {
+    let problems = reader.problems();
+    let given = reader.text("given")?;
+    if content.is_some() {
+        let message = "`content` is put on systems that weir starts; what is given has its own";
+        problems.add(reader.place_of("content"), message);
+        return None;
+    }
+    if !given.starts_with('/') && !given.contains("://") {
+        let message = format!("`given` {:?} is neither a URL nor a path from /", shortened(&given));
+        problems.add_help(
+            reader.place_of("given"),
+            message,
+            "like \"root://server.example.org//store\" or \"/mount\"",
+        );
+        return None;
+    }
+    Some(Service {
+        name,
+        system: String::new(),
+        at: given,
+        place: Vec::new(),
+        options: Values::default(),
+        mount: None,
+        content: None,
+    })
+}
+
+fn read_place(
+    reader: &Reader<'_>,
+    schema: &SystemSchema,
+    topology: Option<&Topology>,
+) -> Option<Vec<(Role, Vec<usize>)>> {
+    let problems = reader.problems();
+    let Some(table) = reader.table("place") else {
+        let roles: Vec<&str> = schema.roles.iter().map(|need| need.role.name()).collect();
+        let help =
+            format!("like place = {{ {} = \"SITE-0\" }}; {} has {}", roles[0], schema.name, roles.join(", "));
+        problems.add_help(reader.place_of("name"), "the service says no `place` for its processes", help);
+        return None;
+    };
+    let topology = topology?;
+    let mut place = Vec::new();
+    for role in Role::ALL {
+        let need = schema.roles.iter().find(|need| need.role == role);
+        if !table.has(role.name()) {
+            if let Some(need) = need
+                && need.least > 0
+            {
+                problems.add(reader.place_of("place"), format!("{} needs a {}", schema.name, role.name()));
+            }
+            continue;
+        }
+        let mut hosts = super::step::read_hosts(&table, role.name(), topology)?;
+        let mut seen = std::collections::BTreeSet::new();
+        hosts.retain(|host| seen.insert(*host));
+        let at = table.place_of(role.name());
+        match need {
+            // Another engine may have the role: what this one has no use for it leaves alone.
+            None => continue,
+            Some(need) if hosts.len() < need.least => {
+                let message = format!("{} needs {} hosts as {}", schema.name, need.least, role.name());
+                problems.add(at, message);
+            }
+            Some(need) if hosts.len() > need.most => {
+                let message =
+                    format!("{} takes {} as {}, not {}", schema.name, need.most, role.name(), hosts.len());
+                problems.add(at, message);
+            }
+            Some(_) => place.push((role, hosts)),
+        }
+    }
+    Some(place)
+}
+
+/// Options of the service's own engine, defaults filled in; those of other engines are checked where they are known, and left.
+fn read_options(reader: &Reader<'_>, schema: &'static SystemSchema) -> Option<Values> {
+    let problems = reader.problems();
+    static NONE: Table = Table { entries: Vec::new() };
+    let mut own = (&NONE, reader.place_of("name"));
+    if let Some(node) = reader.node("set") {
+        let Data::Table(engines) = &node.data else {
+            problems.add(
+                node.at,
+                format!("`set`: expected set.ENGINE = {{ option = value }}, found {}", node.what()),
+            );
+            return None;
+        };
+        for entry in &engines.entries {
+            let options = engine_options(reader, entry.key.as_str(), entry.key_at, &entry.node)?;
+            if entry.key == schema.name {
+                own = (options, entry.node.at);
+            }
+        }
+    }
+    let what = format!("`set.{}`", schema.name);
+    let mut path = reader.path_of("set");
+    path.push(Hop::Key(schema.name.to_owned()));
+    let reader = Reader::new(reader.context, own.0, own.1, what, "", schema.options, &[], path);
+    let values =
+        schema.options.iter().filter_map(|param| Some((param.name.to_owned(), reader.value(param.name)?)));
+    Some(Values(values.collect()))
+}
+
+fn engine_options<'a>(reader: &Reader<'_>, engine: &str, at: Place, node: &'a Node) -> Option<&'a Table> {
+    let problems = reader.problems();
+    if let Err(text) = problems.systems.find(engine) {
+        let names = problems.systems.names();
+        problems.add_helped(at, text, suggestion(engine, names.iter().map(String::as_str)));
+        return None;
+    }
+    match &node.data {
+        Data::Table(table) => Some(table),
+        _ => {
+            let message = format!("`set.{engine}`: expected {{ option = value }}, found {}", node.what());
+            problems.add(node.at, message);
+            None
+        }
+    }
+}
+
+fn read_content(table: &Reader<'_>) -> Option<Content> {
+    let problems = table.problems();
+    let (path, files, size) = (table.text("path")?, table.count("files")?, table.size("size")?);
+    let at = table.place_of("path");
+    if !is_plain_path(&path, false) {
+        problems.add_help(
+            at,
+            format!("`path` {:?} is no path below the service's own", shortened(&path)),
+            "like \"store/f-{n}\"",
+        );
+        return None;
+    }
+    if files > 1 && !path.contains("{n}") {
+        problems.add(at, format!("{files} files need a path with {{n}}, the file's number from 0"));
+        return None;
+    }
+    Some(Content { path, files, size_bytes: size.0 })
+}
+
+/// Words of letters, digits and `._-` with slashes between: nothing that leads upwards, or that a configuration file could take for
+/// something else.
+fn is_plain_path(path: &str, absolute: bool) -> bool {
+    let below = match path.strip_prefix('/') {
+        Some(rest) if absolute => rest,
+        None if !absolute => path,
+        _ => return false,
+    };
+    let plain = |word: &str| {
+        let word = word.replace("{n}", "0");
+        !word.is_empty()
+            && word != "."
+            && word != ".."
+            && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
+    };
+    path.len() <= 200 && below.split('/').all(plain)
+}
+
+/// Puts services in the place of their names in a step's targets. Returns the services by name; `None` (and a problem) for a target on
+/// one that is not there, or not mounted where the step loads from.
+pub(super) fn place_targets(
+    reader: &Reader<'_>,
+    params: &[Param],
+    values: &mut Values,
+    services: &[Service],
+    hosts: &[usize],
+) -> Option<Vec<String>> {
+    let problems = reader.problems();
+    let mut named = Vec::new();
+    for param in params.iter().filter(|param| param.kind == Kind::Target) {
+        let Some(Value::Text(target)) = values.0.get(param.name) else { continue };
+        let Some(name) = service_of(target) else { continue };
+        let (key, at) = (param.name, reader.place_of(param.name));
+        let Some(service) = services.iter().find(|service| service.name == name) else {
+            let names = services.iter().map(|service| service.name.as_str());
+            let message = format!("`{key}`: no service is called {:?}", shortened(name));
+            problems.add_helped(at, message, suggestion(name, names));
+            return None;
+        };
+        let clients = service.place.iter().find(|(role, _)| *role == Role::Client);
+        if service.mount.is_some()
+            && !hosts.iter().all(|host| clients.is_some_and(|(_, clients)| clients.contains(host)))
+        {
+            let message = format!(
+                "`{key}`: service {name} is mounted on its clients, and the step loads from other hosts"
+            );
+            problems.add_help(at, message, "name the step's hosts as `client` in the service's `place`");
+            return None;
+        }
+        let placed = placed(target, &service.at);
+        named.push(name.to_owned());
+        values.0.insert(key.to_owned(), Value::Text(placed));
+    }
+    Some(named)
+}
+
+/// The services that steps need, in the order of the file; all where there are no steps.
+pub(super) fn used(mut services: Vec<Service>, steps: &[Step], root: &Table) -> Vec<Service> {
+    if root.get("step").is_some() {
+        services.retain(|service| steps.iter().any(|step| step.services.contains(&service.name)));
+    }
+    services
+}
+
+/// The service's name in `service:NAME/PATH`.
+fn service_of(target: &str) -> Option<&str> {
+    let rest = target.strip_prefix(SERVICE_TARGET)?;
+    Some(rest.split(['/', '?']).next().unwrap_or(rest))
+}
+
+/// A target on a service that is at `at`.
+fn placed(target: &str, at: &str) -> String {
+    let rest = target.strip_prefix(SERVICE_TARGET).unwrap_or(target);
+    let path = rest.trim_start_matches(|letter| letter != '/' && letter != '?').trim_start_matches('/');
+    let at = at.trim_end_matches('/');
+    // XRootD's absolute paths begin with a second slash.
+    let is_root = at.strip_prefix("root://").is_some_and(|authority| !authority.contains('/'));
+    format!("{at}{}{path}", if is_root { "//" } else { "/" })
+}
+
+/// A program that starts no systems.
+#[derive(Debug)]
+pub struct NoSystems;
+
+impl Systems for NoSystems {
+    fn find(&self, name: &str) -> Result<&'static SystemSchema, String> {
+        Err(format!("no system is called {:?}", shortened(name)))
+    }
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn address(&self, _service: &Service, _topology: &Topology) -> Result<String, String> {
+        Ok(String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_on_a_service_is_below_where_it_is() {
+        assert_eq!(placed("service:a/store/f?x=1", "root://s-0:1094"), "root://s-0:1094//store/f?x=1");
+        assert_eq!(placed("service:b/store", "/data"), "/data/store");
+        assert_eq!(placed("service:c/x", "https://h:443/base/"), "https://h:443/base/x");
+        assert_eq!(placed("service:d/f", "root://s:1094//store"), "root://s:1094//store/f");
+        assert_eq!(placed("service:a?x=1", "/data"), "/data/?x=1");
+        assert_eq!((service_of("service:a/b"), service_of("/data")), (Some("a"), None));
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_is_none() {
+        for bad in ["", "/a", "../a", "a/../b", "a//b", "a b", "a;b", "a/", "ä"] {
+            assert!(!is_plain_path(bad, false), "{bad:?}");
+        }
+        assert!(is_plain_path("store/f-{n}.root", false) && is_plain_path("/deisa/rzg", true));
+        assert!(!is_plain_path("/", true) && !is_plain_path("deisa", true));
+    }
+}

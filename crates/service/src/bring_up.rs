@@ -1,0 +1,525 @@
+//! From a recipe and a place to a system that works.
+
+use crate::daemon::{Daemon, Order};
+use crate::error::{ServiceError, last_lines};
+use crate::recipe::{Ready, Recipe, StartStep};
+use crate::template::{HostWords, Words, fill, role_words};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_core::scenario::{Role, Service};
+use weir_sys::directory::Directory;
+use weir_sys::holder::Holder;
+use weir_sys::process::{Child, Signal, User};
+
+/// What looks whether something is ready looks again after this time.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// A try to connect, or a command that asks, takes no longer.
+const ASK_WITHIN: Duration = Duration::from_secs(2);
+/// Daemons that were asked to end have this time.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// A host on which services may live.
+pub struct Ground<'a> {
+    pub name: &'a str,
+    pub address: IpAddr,
+    pub address6: IpAddr,
+    pub holder: &'a Holder,
+    pub folder: Folder,
+}
+
+/// A folder as the machine and as a host have it.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    pub outside: PathBuf,
+    pub inside: PathBuf,
+}
+
+impl Folder {
+    fn join(&self, below: impl AsRef<Path>) -> Folder {
+        Folder { outside: self.outside.join(&below), inside: self.inside.join(&below) }
+    }
+    /// On the machine, what a host has at this path. `None` if it is not below the folder.
+    fn outside_of(&self, inside: &Path) -> Option<PathBuf> {
+        Some(self.outside.join(inside.strip_prefix(&self.inside).ok()?))
+    }
+}
+
+impl Ground<'_> {
+    fn words(&self) -> HostWords {
+        let (address, address6) = (self.address.to_string(), self.address6.to_string());
+        HostWords { name: self.name.to_owned(), address, address6 }
+    }
+}
+
+/// Puts content into a new file: the file, its name, and its size.
+pub type Fill<'a> = &'a dyn Fn(File, &str, u64) -> io::Result<()>;
+
+/// What bringing up needs beside a service and its recipe.
+pub struct Setting<'a> {
+    /// Hosts by index in the topology.
+    pub hosts: &'a BTreeMap<usize, Ground<'a>>,
+    /// All hosts have it.
+    pub shared: Folder,
+    pub fill: Fill<'a>,
+    /// Its processes end with their holders and not with this process.
+    pub outlives_us: bool,
+    /// True once it is to be given up.
+    pub interrupted: &'a dyn Fn() -> bool,
+}
+
+/// A service that is up. Dropping it kills its processes, but for those that outlive us.
+pub struct Running {
+    pub name: String,
+    pub system: String,
+    /// Where clients find it.
+    pub at: String,
+    pub version: String,
+    pub daemons: Vec<Daemon>,
+    /// On the machine, folders of logs and of configuration by host and role.
+    pub folders: BTreeMap<String, PathBuf>,
+    /// On the machine, what its hosts share.
+    shared: PathBuf,
+    outlives_us: bool,
+}
+
+/// One host in one role.
+struct Spot<'a> {
+    role: Role,
+    host: usize,
+    ground: &'a Ground<'a>,
+    words: Words,
+    /// On the machine.
+    state: PathBuf,
+}
+
+impl Spot<'_> {
+    fn log(&self, name: &str) -> PathBuf {
+        self.state.join("log").join(format!("{name}.out"))
+    }
+}
+
+/// Brings a service up: configuration, content, then its processes in the recipe's order, each waited for.
+///
+/// Errors: what did not work, with the last lines of its log; what was started by then is ended.
+pub fn bring_up(service: &Service, recipe: &Recipe, setting: &Setting<'_>) -> Result<Running, ServiceError> {
+    recipe.check_installed(&service.name)?;
+    let user = account(service, recipe)?;
+    let spots = spots(service, recipe, setting)?;
+    let shared = setting.shared.join(&service.name).outside;
+    for spot in &spots {
+        lay_out(service, recipe, spot, &shared, user)?;
+    }
+    put_content(service, recipe, &spots, setting, user)?;
+    let mut running = Running {
+        name: service.name.clone(),
+        system: recipe.schema.name.to_owned(),
+        at: service.at.clone(),
+        version: String::new(),
+        daemons: Vec::new(),
+        folders: spots
+            .iter()
+            .map(|spot| (format!("{}/{}", spot.ground.name, spot.role.name()), spot.state.clone()))
+            .collect(),
+        shared,
+        outlives_us: setting.outlives_us,
+    };
+    let begun = start(service, recipe, setting, &spots, user, &mut running);
+    match begun {
+        Ok(()) => Ok(running),
+        Err(error) => {
+            running.take_down();
+            Err(error)
+        }
+    }
+}
+
+fn failed(service: &Service, what: impl Into<String>) -> ServiceError {
+    ServiceError::Start { service: service.name.clone(), what: what.into(), log: Vec::new() }
+}
+
+fn account(service: &Service, recipe: &Recipe) -> Result<Option<User>, ServiceError> {
+    let Some(name) = &recipe.user else { return Ok(None) };
+    match User::named(name) {
+        Some(user) => Ok(Some(user)),
+        None => Err(failed(
+            service,
+            format!("there is no user {name:?}, as whom its processes run\n  {} makes it", recipe.install()),
+        )),
+    }
+}
+
+fn spots<'a>(
+    service: &Service,
+    recipe: &Recipe,
+    setting: &'a Setting<'_>,
+) -> Result<Vec<Spot<'a>>, ServiceError> {
+    let ground_of =
+        |host: &usize| setting.hosts.get(host).ok_or_else(|| failed(service, "a host of it is not there"));
+    let words_of = |host: usize| match setting.hosts.get(&host) {
+        Some(ground) => ground.words(),
+        None => HostWords::default(),
+    };
+    let role_words = role_words(service, &words_of);
+    let mut spots = Vec::new();
+    for (role, hosts) in &service.place {
+        for (number, host) in hosts.iter().enumerate() {
+            let ground = ground_of(host)?;
+            let state = ground.folder.join(&service.name).join(role.name());
+            let at = |name: &str| state.inside.join(name).display().to_string();
+            spots.push(Spot {
+                role: *role,
+                host: *host,
+                ground,
+                words: Words {
+                    number,
+                    state: state.inside.display().to_string(),
+                    data: at("data"),
+                    run: at("run"),
+                    log: at("log"),
+                    shared: setting.shared.inside.join(&service.name).display().to_string(),
+                    ..Words::of(service, recipe, ground.words(), role_words.clone())
+                },
+                state: state.outside,
+            });
+        }
+    }
+    Ok(spots)
+}
+
+/// Folders and files of one host in one role. Only `data` and `run` are the daemons' own: what is written elsewhere, by us as root, no
+/// daemon can lead astray.
+fn lay_out(
+    service: &Service,
+    recipe: &Recipe,
+    spot: &Spot<'_>,
+    shared: &Path,
+    user: Option<User>,
+) -> Result<(), ServiceError> {
+    let at = |path: &Path, error: io::Error| failed(service, format!("making {}: {error}", path.display()));
+    let make = || {
+        let state = Directory::create(&spot.state)?;
+        state.folder("log")?;
+        for folder in [state.folder("data")?, state.folder("run")?, Directory::create(shared)?] {
+            give(folder.path(), user)?;
+        }
+        Ok(())
+    };
+    make().map_err(|error| at(&spot.state, error))?;
+    for part in recipe.files.iter().filter(|part| part.roles.contains(&spot.role)) {
+        let text = recipe.templates.get(&part.template).map(String::as_str).unwrap_or_default();
+        let file = Path::new(&recipe.file).with_file_name(&part.template).display().to_string();
+        let text = fill(&file, text, &spot.words)?;
+        let path = spot.state.join(&part.path);
+        let (folder, name) = part.path.rsplit_once('/').unwrap_or(("", &part.path));
+        let folder = if folder.is_empty() { spot.state.clone() } else { spot.state.join(folder) };
+        let write = || Directory::create(&folder)?.create_new_unsynced(name)?.write_all(text.as_bytes());
+        write().map_err(|error| at(&path, error))?;
+    }
+    Ok(())
+}
+
+/// Makes something a user's own; `None`: it stays root's.
+fn give(path: &Path, user: Option<User>) -> io::Result<()> {
+    user.map_or(Ok(()), |user| chown(path, Some(user.uid), Some(user.gid)))
+}
+
+/// Deals the files of the service's content over its servers, in turn, each into the folder that the recipe says.
+fn put_content(
+    service: &Service,
+    recipe: &Recipe,
+    spots: &[Spot<'_>],
+    setting: &Setting<'_>,
+    user: Option<User>,
+) -> Result<(), ServiceError> {
+    let (Some(content), Some(at)) = (&service.content, &recipe.content) else { return Ok(()) };
+    let mut folders = Vec::new();
+    for spot in spots.iter().filter(|spot| spot.role == Role::Server) {
+        let inside = fill(&recipe.file, at, &spot.words)?;
+        let own = [&setting.shared, &spot.ground.folder].map(|folder| folder.outside_of(Path::new(&inside)));
+        let Some(folder) = own.into_iter().flatten().next() else {
+            let text = format!("`content` {inside:?} is neither below `data` nor below `shared`");
+            return Err(ServiceError::Recipe { file: recipe.file.clone(), text });
+        };
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    for number in 0..content.files {
+        if (setting.interrupted)() {
+            return Err(failed(service, "interrupted"));
+        }
+        let Some(folder) = folders.get(number as usize % folders.len().max(1)) else { break };
+        let below = content.path.replace("{n}", &number.to_string());
+        let put = || {
+            let mut words: Vec<&str> = below.split('/').collect();
+            let name = words.pop().unwrap_or_default();
+            let mut into = Directory::open(folder)?;
+            for word in words {
+                into = into.folder(word)?;
+                give(into.path(), user)?;
+            }
+            (setting.fill)(into.create_new_unsynced(name)?, name, content.size_bytes)?;
+            give(&into.path().join(name), user)
+        };
+        put()
+            .map_err(|error: io::Error| failed(service, format!("writing its content, {below}: {error}")))?;
+    }
+    Ok(())
+}
+
+fn start(
+    service: &Service,
+    recipe: &Recipe,
+    setting: &Setting<'_>,
+    spots: &[Spot<'_>],
+    user: Option<User>,
+    running: &mut Running,
+) -> Result<(), ServiceError> {
+    if let (false, Some(spot)) = (recipe.version.is_empty(), spots.first()) {
+        running.version = version(recipe, spot, user);
+    }
+    let has = |role: &Role| service.place.iter().any(|(own, _)| own == role);
+    for step in recipe.steps.iter().filter(|step| step.with.iter().all(has)) {
+        let chosen = spots.iter().filter(|spot| step.roles.contains(&spot.role));
+        let chosen: Vec<&Spot<'_>> = if step.once { chosen.take(1).collect() } else { chosen.collect() };
+        let until = Instant::now() + step.within;
+        let mut children = Vec::new();
+        for spot in &chosen {
+            let order = order(recipe, &step.run, spot, &step.name, user, setting.outlives_us)?;
+            let child = order.start(spot.ground.holder).map_err(|error| {
+                failed(
+                    service,
+                    format!("{} on {} could not be started: {error}", step.name, spot.ground.name),
+                )
+            })?;
+            if step.stays {
+                running.daemons.push(Daemon {
+                    name: step.name.clone(),
+                    role: spot.role,
+                    host: spot.host,
+                    host_name: spot.ground.name.to_owned(),
+                    order,
+                    child: Some(child),
+                    is_down: false,
+                });
+            } else {
+                children.push(child);
+            }
+        }
+        let waiting = Waiting { service, recipe, step, setting, user, until };
+        for (spot, child) in chosen.iter().zip(&mut children) {
+            waiting.for_the_end(spot, child)?;
+        }
+        for spot in &chosen {
+            for ready in &step.ready {
+                waiting.for_ready(spot, ready, &mut running.daemons)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn order(
+    recipe: &Recipe,
+    run: &[String],
+    spot: &Spot<'_>,
+    name: &str,
+    user: Option<User>,
+    outlives_us: bool,
+) -> Result<Order, ServiceError> {
+    let run = run.iter().map(|word| fill(&recipe.file, word, &spot.words)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Order { run, user, log: spot.log(name), home: spot.words.state.clone(), outlives_us })
+}
+
+/// What the recipe's command says of the version: its first line that is not empty.
+fn version(recipe: &Recipe, spot: &Spot<'_>, user: Option<User>) -> String {
+    let asked = order(recipe, &recipe.version, spot, "version", user, false);
+    let Ok(asked) = asked else { return String::new() };
+    if let Ok(mut child) = asked.start(spot.ground.holder) {
+        child.wait(ASK_WITHIN);
+    }
+    let said = fs::read_to_string(&asked.log).unwrap_or_default();
+    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    weir_core::text::shown(line.trim(), 200)
+}
+
+/// Waits for one step of a start.
+struct Waiting<'a> {
+    service: &'a Service,
+    recipe: &'a Recipe,
+    step: &'a StartStep,
+    setting: &'a Setting<'a>,
+    user: Option<User>,
+    until: Instant,
+}
+
+impl Waiting<'_> {
+    fn problem(&self, what: String, log: &Path) -> ServiceError {
+        ServiceError::Start { service: self.service.name.clone(), what, log: last_lines(log) }
+    }
+
+    /// Errors: it is time to give up.
+    fn go_on(&self, spot: &Spot<'_>, what: &str) -> Result<(), ServiceError> {
+        if (self.setting.interrupted)() {
+            return Err(failed(self.service, "interrupted"));
+        }
+        if Instant::now() >= self.until {
+            let what = format!(
+                "{} on {} {what} within {} s",
+                self.step.name,
+                spot.ground.name,
+                self.step.within.as_secs_f64()
+            );
+            return Err(self.problem(what, &spot.log(&self.step.name)));
+        }
+        thread::sleep(LOOK_AGAIN);
+        Ok(())
+    }
+
+    fn for_the_end(&self, spot: &Spot<'_>, child: &mut Child) -> Result<(), ServiceError> {
+        loop {
+            match child.ended() {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let how = weir_sys::process::describe(status);
+                    let what = format!("{} on {} {how}", self.step.name, spot.ground.name);
+                    return Err(self.problem(what, &spot.log(&self.step.name)));
+                }
+                None => self.go_on(spot, "did not end")?,
+            }
+        }
+    }
+
+    fn for_ready(&self, spot: &Spot<'_>, ready: &Ready, daemons: &mut [Daemon]) -> Result<(), ServiceError> {
+        let ready = match ready {
+            Ready::Port(port) => {
+                let text = fill(&self.recipe.file, port, &spot.words)?;
+                let port = text.trim().parse::<u16>().map_err(|_| ServiceError::Recipe {
+                    file: self.recipe.file.clone(),
+                    text: format!("step {}: {text:?} is no port", self.step.name),
+                })?;
+                Asked::Port(SocketAddr::new(spot.ground.address, port))
+            }
+            Ready::Line { text, log } => Asked::Line {
+                text: fill(&self.recipe.file, text, &spot.words)?,
+                log: log.clone().unwrap_or_else(|| self.step.name.clone()),
+            },
+            Ready::Command(run) => Asked::Command(order(
+                self.recipe,
+                run,
+                spot,
+                &format!("{}-ready", self.step.name),
+                self.user,
+                false,
+            )?),
+        };
+        loop {
+            if let Some(how) = daemons.iter_mut().find_map(Daemon::failed) {
+                let log = spot.log(&self.step.name);
+                return Err(self.problem(how, &log));
+            }
+            if ready.holds(spot) {
+                return Ok(());
+            }
+            self.go_on(spot, &ready.not_yet())?;
+        }
+    }
+}
+
+/// A question whether something is ready.
+enum Asked {
+    Port(SocketAddr),
+    Line { text: String, log: String },
+    Command(Order),
+}
+
+impl Asked {
+    fn holds(&self, spot: &Spot<'_>) -> bool {
+        match self {
+            Asked::Port(address) => {
+                let connect = || TcpStream::connect_timeout(address, ASK_WITHIN).is_ok();
+                spot.ground.holder.run_in_network(connect).unwrap_or(false)
+            }
+            Asked::Line { text, log } => {
+                let said = fs::read(spot.log(log)).unwrap_or_default();
+                String::from_utf8_lossy(&said).contains(text.as_str())
+            }
+            Asked::Command(order) => {
+                let started = order.start(spot.ground.holder);
+                started.is_ok_and(|mut child| child.wait(ASK_WITHIN).is_some_and(|status| status.success()))
+            }
+        }
+    }
+
+    fn not_yet(&self) -> String {
+        match self {
+            Asked::Port(address) => format!("does not listen at port {}", address.port()),
+            Asked::Line { text, .. } => format!("did not log {text:?}"),
+            Asked::Command(order) => format!("is not ready ({} says no)", order.run.join(" ")),
+        }
+    }
+}
+
+impl Running {
+    /// Its daemons on a host, of one role where `of` names it and this service.
+    pub fn daemons_of<'a>(
+        &'a mut self,
+        host: usize,
+        of: Option<&'a (String, Role)>,
+    ) -> impl Iterator<Item = &'a mut Daemon> {
+        let is_meant = of.is_none_or(|(service, _)| *service == self.name);
+        let role = of.map(|(_, role)| *role);
+        let own = self.daemons.iter_mut().filter(move |daemon| is_meant && daemon.host == host);
+        own.filter(move |daemon| role.is_none_or(|role| daemon.role == role))
+    }
+
+    /// A daemon that ended by itself, with the last lines of its log.
+    pub fn failed(&mut self) -> Option<String> {
+        let how = self.daemons.iter_mut().find_map(|daemon| {
+            let how = daemon.failed()?;
+            let lines = last_lines(&daemon.order.log);
+            Some(lines.into_iter().fold(how, |text, line| text + "\n  | " + &line))
+        })?;
+        Some(format!("service {}: {how}", self.name))
+    }
+
+    /// Removes what it kept, once it is down.
+    pub fn remove_folders(&self) {
+        for folder in self.folders.values().chain([&self.shared]) {
+            let _ = fs::remove_dir_all(folder); // goes with the lab's folder at the latest
+        }
+    }
+
+    /// Ends its processes, the last that began first.
+    pub fn take_down(&mut self) {
+        for daemon in self.daemons.iter().rev() {
+            daemon.signal(Signal::Continue);
+            daemon.signal(Signal::Terminate);
+        }
+        let until = Instant::now() + END_WITHIN;
+        for daemon in self.daemons.iter_mut().rev() {
+            daemon.end(until.saturating_duration_since(Instant::now()));
+        }
+        self.daemons.clear();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.outlives_us {
+            for daemon in &mut self.daemons {
+                if let Some(child) = daemon.child.take() {
+                    child.release();
+                }
+            }
+        } else {
+            self.take_down();
+        }
+    }
+}

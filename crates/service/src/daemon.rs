@@ -1,0 +1,132 @@
+//! A process of a service that stays.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+use weir_core::scenario::Role;
+use weir_sys::directory::Directory;
+use weir_sys::holder::Holder;
+use weir_sys::process::{
+    Among, Child, ErrorsTo, Signal, Spawn, Streams, User, describe, signal, with_descendants,
+};
+
+/// Daemons give way to what is measured: the fabric and the load. Measured: the generator 0.3 ms late beside daemons that are nicer by
+/// 10, and 2.9 ms beside such that are not.
+const NICER_BY: i32 = 10;
+/// What programs find, whatever the caller's environment says.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What is run on a host, and how.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub run: Vec<String>,
+    pub user: Option<User>,
+    /// On the machine: what it prints goes there, behind what is there.
+    pub log: PathBuf,
+    /// In the host.
+    pub home: String,
+    pub outlives_us: bool,
+}
+
+impl Order {
+    pub fn start(&self, holder: &Holder) -> io::Result<Child> {
+        // Looked for here: what is started looks in its own PATH, and the error of a program that is not there names nothing.
+        let (program, arguments) = self.run.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (folder, name) = (self.log.parent(), self.log.file_name().and_then(|name| name.to_str()));
+        let log =
+            Directory::open(folder.unwrap_or(Path::new("/")))?.append_or_create(name.unwrap_or_default())?;
+        let mut spawn = Spawn::new(found(program)?);
+        spawn.arguments = arguments.iter().map(OsString::from).collect();
+        spawn.environment = vec![("PATH".into(), PATH.into()), ("HOME".into(), self.home.clone().into())];
+        spawn.among = Among::Of(holder);
+        spawn.user = self.user;
+        spawn.nicer_by = NICER_BY;
+        spawn.errors_to = ErrorsTo::File(log.try_clone()?);
+        spawn.streams = Streams::Into(log);
+        spawn.outlives_us = self.outlives_us;
+        spawn.start()
+    }
+}
+
+/// The program's path, as `PATH` leads to it.
+pub fn found(program: &str) -> io::Result<PathBuf> {
+    if program.contains('/') {
+        return Ok(PathBuf::from(program));
+    }
+    let candidates = PATH.split(':').map(|folder| PathBuf::from(folder).join(program));
+    candidates
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{program} is not installed")))
+}
+
+/// A daemon on a host.
+pub struct Daemon {
+    pub name: String,
+    pub role: Role,
+    /// By index in the topology.
+    pub host: usize,
+    pub host_name: String,
+    pub order: Order,
+    pub(crate) child: Option<Child>,
+    /// It was ended on purpose, and is not missed.
+    pub(crate) is_down: bool,
+}
+
+impl Daemon {
+    /// How it ended, if it has and should not have.
+    pub fn failed(&mut self) -> Option<String> {
+        if self.is_down {
+            return None;
+        }
+        let ended = self.child.as_mut().and_then(Child::ended)?;
+        Some(format!("{} on {} {}", self.name, self.host_name, describe(ended)))
+    }
+
+    /// It and what it started.
+    fn processes(&self) -> Vec<u32> {
+        let id = self.child.as_ref().map(Child::id);
+        with_descendants(id.as_slice()).unwrap_or_default()
+    }
+
+    /// Sends a signal to it and to what it started. Returns how many were there.
+    pub fn signal(&self, which: Signal) -> usize {
+        self.processes().into_iter().filter(|process| signal(*process, which)).count()
+    }
+
+    /// It was ended on purpose.
+    pub fn is_down(&self) -> bool {
+        self.is_down
+    }
+
+    /// Ends it at once; `start_again` brings it back. True if it was there.
+    pub fn kill(&mut self) -> bool {
+        let was_there = self.child.is_some();
+        self.is_down = true;
+        self.signal(Signal::Kill);
+        if let Some(child) = &mut self.child {
+            child.kill();
+        }
+        self.child = None;
+        was_there
+    }
+
+    pub fn start_again(&mut self, holder: &Holder) -> io::Result<()> {
+        self.child = Some(self.order.start(holder)?);
+        self.is_down = false;
+        Ok(())
+    }
+
+    /// Waits for its end after it was asked to end; kills what does not.
+    pub(crate) fn end(&mut self, limit: Duration) -> Option<ExitStatus> {
+        self.is_down = true;
+        let mut child = self.child.take()?;
+        let ended = child.wait(limit);
+        if ended.is_none() {
+            child.kill();
+        }
+        ended
+    }
+}

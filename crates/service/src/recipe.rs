@@ -1,0 +1,381 @@
+//! Recipes: `NAME/system.toml` and the templates beside it. Data, and no code: commands are lists of arguments.
+
+use crate::daemon::found;
+use crate::error::ServiceError;
+use crate::template::OptionValue;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_core::param::parse_default;
+use weir_core::scenario::{Role, RoleNeed, SystemSchema};
+use weir_core::{Kind, Param, Value, Values, units};
+
+/// A start that says no limit has failed after this time.
+const WITHIN_DEFAULT: &str = "20s";
+
+/// A system's recipe, checked.
+#[derive(Debug)]
+pub struct Recipe {
+    pub schema: SystemSchema,
+    /// Debian's packages that bring its programs.
+    pub packages: Vec<String>,
+    /// What must be there before anything is started.
+    pub programs: Vec<String>,
+    /// Prints its version.
+    pub version: Vec<String>,
+    /// The account of its processes; root unless given.
+    pub user: Option<String>,
+    /// What clients name it by; a text with words of the first host of `entry`.
+    pub url: Option<String>,
+    /// The roles at whose first host clients begin: the first of them that the service has.
+    pub entry: Vec<Role>,
+    /// The folder on its servers into which content goes before it starts; a text with words.
+    pub content: Option<String>,
+    pub files: Vec<FilePart>,
+    /// In the order in which they begin.
+    pub steps: Vec<StartStep>,
+    /// Where it came from, for messages.
+    pub file: String,
+    /// Templates by name.
+    pub templates: BTreeMap<String, String>,
+}
+
+/// A file of configuration on each host of some roles.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilePart {
+    #[serde(deserialize_with = "roles")]
+    pub roles: Vec<Role>,
+    /// Below the folder `state`.
+    pub path: String,
+    pub template: String,
+}
+
+/// Something that begins on all hosts of some roles at once, and is waited for.
+#[derive(Debug)]
+pub struct StartStep {
+    pub roles: Vec<Role>,
+    pub name: String,
+    /// It begins only where the service has hosts of all of these.
+    pub with: Vec<Role>,
+    pub run: Vec<String>,
+    /// It stays; else it is waited for until it ends.
+    pub stays: bool,
+    /// On the first host of its roles alone.
+    pub once: bool,
+    pub ready: Vec<Ready>,
+    pub within: Duration,
+}
+
+/// How one sees that a process works.
+#[derive(Clone, Debug)]
+pub enum Ready {
+    /// It accepts connections at this port of its host; a text with words.
+    Port(String),
+    /// Its log, or that of another step's daemon on the host, has this text.
+    Line { text: String, log: Option<String> },
+    /// A command ends with 0; tried again until it does.
+    Command(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    about: String,
+    #[serde(default)]
+    packages: Vec<String>,
+    #[serde(default)]
+    programs: Vec<String>,
+    #[serde(default)]
+    version: Vec<String>,
+    user: Option<String>,
+    url: Option<String>,
+    #[serde(default, deserialize_with = "roles")]
+    entry: Vec<Role>,
+    content: Option<String>,
+    role: Vec<WrittenRole>,
+    #[serde(default)]
+    option: BTreeMap<String, WrittenOption>,
+    #[serde(default)]
+    file: Vec<FilePart>,
+    step: Vec<WrittenStep>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRole {
+    #[serde(deserialize_with = "role")]
+    name: Role,
+    least: usize,
+    most: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenOption {
+    kind: String,
+    default: Option<String>,
+    about: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenStep {
+    #[serde(deserialize_with = "roles")]
+    roles: Vec<Role>,
+    #[serde(default, deserialize_with = "roles")]
+    with: Vec<Role>,
+    daemon: Option<String>,
+    command: Option<String>,
+    run: Vec<String>,
+    #[serde(default)]
+    once: bool,
+    #[serde(default)]
+    ready: Vec<WrittenReady>,
+    within: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenReady {
+    port: Option<String>,
+    line: Option<String>,
+    log: Option<String>,
+    command: Option<Vec<String>>,
+}
+
+fn role<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let found = Role::ALL.into_iter().find(|role| role.name() == name);
+    found.ok_or_else(|| {
+        let all: Vec<&str> = Role::ALL.into_iter().map(Role::name).collect();
+        serde::de::Error::custom(format!("{name:?} is none of the roles {}", all.join(", ")))
+    })
+}
+
+fn roles<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Role>, D::Error> {
+    #[derive(Deserialize)]
+    struct One(#[serde(deserialize_with = "role")] Role);
+    Ok(Vec::<One>::deserialize(deserializer)?.into_iter().map(|One(role)| role).collect())
+}
+
+impl Recipe {
+    /// Reads a recipe. `name` is what services call it; `templates` the other files beside it, by name. What it declares lives as long
+    /// as the program.
+    ///
+    /// Errors: with the file, the line, and what is wrong.
+    pub fn read(
+        name: &str,
+        file: &str,
+        text: &str,
+        templates: BTreeMap<String, String>,
+    ) -> Result<Recipe, ServiceError> {
+        let wrong = |text: String| ServiceError::Recipe { file: file.to_owned(), text };
+        let written: Written =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let mut options = Vec::new();
+        for (name, option) in &written.option {
+            options.push(declared(name, option).map_err(wrong)?);
+        }
+        for part in &written.file {
+            if !templates.contains_key(&part.template) {
+                return Err(wrong(format!("it lacks the template {:?} beside it", part.template)));
+            }
+            let plain = |word: &str| !word.is_empty() && word != ".." && word != ".";
+            if !part.path.split('/').all(plain) {
+                return Err(wrong(format!("`path` {:?} is no path below its state folder", part.path)));
+            }
+        }
+        let mut steps = Vec::new();
+        for step in written.step {
+            steps.push(start_step(step).map_err(wrong)?);
+        }
+        if written.url.is_some() && written.entry.is_empty() {
+            return Err(wrong(
+                "it has a `url` and no `entry`, the roles whose first host clients begin at".to_owned(),
+            ));
+        }
+        let needs = written.role.iter();
+        let roles =
+            needs.map(|role| RoleNeed { role: role.name, least: role.least, most: role.most }).collect();
+        Ok(Recipe {
+            schema: SystemSchema {
+                name: name.to_owned().leak(),
+                about: written.about.leak(),
+                roles,
+                options: options.leak(),
+                mounts: false,
+                takes_content: written.content.is_some(),
+            },
+            packages: written.packages,
+            programs: written.programs,
+            version: written.version,
+            user: written.user,
+            url: written.url,
+            entry: written.entry,
+            content: written.content,
+            files: written.file,
+            steps,
+            file: file.to_owned(),
+            templates,
+        })
+    }
+
+    /// Errors: the first of its programs that is not there.
+    pub fn check_installed(&self, service: &str) -> Result<(), ServiceError> {
+        let missing = self.programs.iter().find(|program| found(program).is_err());
+        missing.map_or(Ok(()), |program| {
+            Err(ServiceError::Missing {
+                service: service.to_owned(),
+                program: program.clone(),
+                install: self.install(),
+            })
+        })
+    }
+
+    /// The command that installs what it needs.
+    pub fn install(&self) -> String {
+        format!("apt-get install -y {}", self.packages.join(" "))
+    }
+}
+
+fn start_step(step: WrittenStep) -> Result<StartStep, String> {
+    let (name, stays) = match (step.daemon, step.command) {
+        (Some(name), None) => (name, true),
+        (None, Some(name)) => (name, false),
+        _ => return Err("a step is either a `daemon` or a `command`, with its name".to_owned()),
+    };
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(format!("the name of a step, {name:?}, is of letters, digits and hyphens"));
+    }
+    if step.run.is_empty() || step.roles.is_empty() {
+        return Err(format!("step {name}: `run` or `roles` is empty"));
+    }
+    let within = step.within.as_deref().unwrap_or(WITHIN_DEFAULT);
+    let within =
+        units::parse_duration(within).map_err(|error| format!("step {name}: `within`: {}", error.problem))?;
+    let mut ready = Vec::new();
+    for written in step.ready {
+        ready.push(match written {
+            WrittenReady { port: Some(port), line: None, log: None, command: None } => Ready::Port(port),
+            WrittenReady { port: None, line: Some(text), log, command: None } => Ready::Line { text, log },
+            WrittenReady { port: None, line: None, log: None, command: Some(run) } if !run.is_empty() => {
+                Ready::Command(run)
+            }
+            _ => {
+                return Err(format!(
+                    "step {name}: `ready` is a `port`, a `line` (of another's `log`), or a `command`"
+                ));
+            }
+        });
+    }
+    Ok(StartStep {
+        roles: step.roles,
+        name,
+        with: step.with,
+        run: step.run,
+        stays,
+        once: step.once,
+        ready,
+        within,
+    })
+}
+
+/// Kinds that options may have, as a recipe writes them.
+const KINDS: &[(&str, Kind)] = &[
+    ("text", Kind::Text),
+    ("count", Kind::Count),
+    ("ratio", Kind::Ratio),
+    ("rate", Kind::Rate),
+    ("size", Kind::Size),
+    ("duration", Kind::Duration),
+    ("flag", Kind::Flag),
+];
+
+fn declared(name: &str, option: &WrittenOption) -> Result<Param, String> {
+    let Some((_, kind)) = KINDS.iter().find(|(kind, _)| *kind == option.kind) else {
+        let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("option {name}: `kind` {:?} is none of {}", option.kind, kinds.join(", ")));
+    };
+    let mut param = Param::new(name.to_owned().leak(), *kind, option.about.clone().leak());
+    if let Some(default) = &option.default {
+        let parsed = parse_default(*kind, default);
+        parsed.map_err(|error| format!("option {name}: `default` {default:?}: {}", error.problem))?;
+        param = param.default(default.clone().leak());
+    }
+    Ok(param)
+}
+
+/// Options as texts of a recipe use them.
+pub fn option_values(values: &Values) -> BTreeMap<String, OptionValue> {
+    let plain = |value: &Value| match value {
+        Value::Count(number) => OptionValue::Whole(*number),
+        Value::Size(size) => OptionValue::Whole(size.0),
+        Value::Flag(flag) => OptionValue::Flag(*flag),
+        Value::Text(text) => OptionValue::Text(text.clone()),
+        other => OptionValue::Number(other.as_number().unwrap_or(f64::NAN)),
+    };
+    values.0.iter().map(|(name, value)| (name.clone(), plain(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"about = "A server"
+url = "x://{{ host.name }}"
+entry = ["server"]
+[[role]]
+name = "server"
+least = 1
+most = 2
+[option.slots]
+kind = "count"
+default = "4"
+about = "How many at once."
+[[file]]
+roles = ["server"]
+path = "etc/x.cf"
+template = "x.cf"
+[[step]]
+daemon = "x"
+roles = ["server"]
+run = ["x", "{{ option.slots }}"]
+ready = [{ port = "80" }, { line = "up", log = "y" }, { command = ["true"] }]
+within = "3s"
+"#;
+
+    fn read(text: &str) -> Result<Recipe, ServiceError> {
+        let templates = [("x.cf".to_owned(), "slots {{ option.slots }}".to_owned())].into();
+        Recipe::read("x", "x/system.toml", text, templates)
+    }
+
+    // Spec: services.md#service-12
+    #[test]
+    fn a_recipe_says_what_it_says_and_a_wrong_one_is_refused_with_what_is_wrong() {
+        let recipe = read(GOOD).unwrap();
+        assert_eq!(recipe.schema.roles, [RoleNeed { role: Role::Server, least: 1, most: 2 }]);
+        assert_eq!(recipe.schema.options[0].default, Some("4"));
+        assert_eq!((recipe.steps[0].within, recipe.steps[0].ready.len()), (Duration::from_secs(3), 3));
+        for (from, to, says) in [
+            ("least = 1", "leest = 1", "unknown field `leest`"),
+            ("name = \"server\"", "name = \"sever\"", "\"sever\" is none of the roles"),
+            ("kind = \"count\"", "kind = \"number\"", "`kind` \"number\" is none of"),
+            ("default = \"4\"", "default = \"four\"", "option slots: `default`"),
+            ("template = \"x.cf\"", "template = \"y.cf\"", "lacks the template \"y.cf\""),
+            ("etc/x.cf", "../x.cf", "no path below its state folder"),
+            ("daemon = \"x\"", "daemon = \"x\"\ncommand = \"y\"", "either a `daemon` or a `command`"),
+            ("daemon = \"x\"", "daemon = \"../x\"", "letters, digits and hyphens"),
+            ("run = [\"x\", \"{{ option.slots }}\"]", "run = []", "`run` or `roles` is empty"),
+            ("line = \"up\"", "port = \"81\"", "`ready` is a `port`"),
+            ("within = \"3s\"", "within = \"3\"", "step x: `within`"),
+            ("entry = [\"server\"]\n", "", "no `entry`"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.starts_with("x/system.toml: ") && error.contains(says), "{to}: {error}");
+        }
+    }
+}

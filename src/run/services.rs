@@ -1,0 +1,135 @@
+//! Services of a run or of a named lab: from a plan to processes in the lab's hosts, and what is kept of them.
+
+use anyhow::{Context, anyhow};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use weir_core::scenario::{Configuration, Service};
+use weir_core::topology::Topology;
+use weir_lab::Lab;
+use weir_lab::data::SHARED_NAME;
+use weir_service::{Folder, Ground, Library, Running, Setting, bring_up};
+use weir_storage::content::Content;
+use weir_sys::directory::Directory;
+
+/// Of each log this much, its end, is kept with the results.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+/// What daemons write themselves: content, sockets. Nothing in it is followed, and it is not kept.
+const OF_DAEMONS: [&str; 2] = ["data", "run"];
+
+/// Hosts by index on which services of these configurations live.
+pub fn places<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> BTreeSet<usize> {
+    let services = configurations.into_iter().flat_map(|configuration| &configuration.services);
+    services.flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect()
+}
+
+/// Brings services up in a lab whose hosts are held; folders of what they keep are in `of_lab`.
+///
+/// Errors: the first that does not work, named with the last lines of its log. What was up by then is taken down.
+pub fn start(
+    lab: &mut Lab,
+    topology: &Topology,
+    services: &[Service],
+    library: &Library,
+    of_lab: &Path,
+) -> anyhow::Result<Vec<Running>> {
+    let hosts: BTreeSet<usize> =
+        services.iter().flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect();
+    for host in &hosts {
+        lab.hold(*host, of_lab)?;
+    }
+    let outlives_us = lab.outlives_us();
+    let ground = |host: &usize| {
+        let name = topology.hosts[*host].name.as_str();
+        let ground = Ground {
+            name,
+            address: Topology::ipv4(*host).into(),
+            address6: Topology::ipv6(*host).into(),
+            holder: lab.holder(*host)?,
+            folder: Folder { outside: of_lab.join(name).join("data"), inside: PathBuf::from(weir_lab::DATA) },
+        };
+        Some((*host, ground))
+    };
+    let hosts: BTreeMap<usize, Ground<'_>> = hosts.iter().filter_map(ground).collect();
+    let interrupted = || weir_sys::signal::interrupts() > 0;
+    let shared = Folder { outside: of_lab.join(SHARED_NAME), inside: PathBuf::from(weir_lab::SHARED) };
+    let setting =
+        Setting { hosts: &hosts, shared, fill: &write_content, outlives_us, interrupted: &interrupted };
+    let mut running = Vec::new();
+    for service in services.iter().filter(|service| !service.system.is_empty()) {
+        let recipe = library.recipe(&service.system)?;
+        running.push(bring_up(service, recipe, &setting)?);
+    }
+    Ok(running)
+}
+
+/// A new file of the content that reading it verifies.
+fn write_content(mut file: File, name: &str, size: u64) -> io::Result<()> {
+    let content = Content::of(name);
+    let mut block = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < size {
+        let bytes = (size - offset).min(block.len() as u64) as usize;
+        content.fill(offset, &mut block[..bytes]);
+        file.write_all(&block[..bytes])?;
+        offset += bytes as u64;
+    }
+    Ok(())
+}
+
+/// Keeps a service's configuration, version and logs with the results: `services/NAME/HOST/ROLE/`; of one that is started again,
+/// `services/NAME~2/`.
+pub fn keep(running: &Running, results: &Path) -> anyhow::Result<()> {
+    let keep = || {
+        let all = Directory::open(results)?.folder("services")?;
+        let names = (2..).map(|number| format!("{}~{number}", running.name));
+        let mut names = std::iter::once(running.name.clone()).chain(names);
+        let name = names.find(|name| !all.path().join(name).exists()).unwrap_or_default();
+        let folder = all.folder(name)?;
+        let about =
+            serde_json::json!({"system": running.system, "version": running.version, "at": running.at});
+        folder.create_new_unsynced("service.json")?.write_all(format!("{about:#}\n").as_bytes())?;
+        for (place, from) in &running.folders {
+            let mut into = Directory::open(folder.path())?;
+            for word in place.split('/') {
+                into = into.folder(word)?;
+            }
+            copy(from, &into)?;
+        }
+        io::Result::Ok(())
+    };
+    keep().with_context(|| format!("what service {} logged could not be kept", running.name))
+}
+
+/// Copies plain files of a folder and those below it, of each its end.
+fn copy(from: &Path, to: &Directory) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, kind, name) = (entry.path(), entry.file_type()?, entry.file_name());
+        let Some(name) = name.to_str().filter(|name| !OF_DAEMONS.contains(name)) else { continue };
+        if kind.is_dir() {
+            copy(&path, &to.folder(name)?)?;
+        } else if kind.is_file() {
+            let mut source = File::open(&path)?;
+            let length = source.metadata()?.len();
+            source.seek(SeekFrom::Start(length.saturating_sub(LOG_BYTES_MAX)))?;
+            io::copy(&mut source, &mut to.create_new_unsynced(name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses services whose programs are not there, before anything is started.
+pub fn check_installed<'a>(
+    library: &Library,
+    configurations: impl IntoIterator<Item = &'a Configuration>,
+) -> anyhow::Result<()> {
+    for service in configurations.into_iter().flat_map(|configuration| &configuration.services) {
+        if !service.system.is_empty() {
+            let recipe = library.recipe(&service.system)?;
+            recipe.check_installed(&service.name).map_err(|error| anyhow!(error))?;
+        }
+    }
+    Ok(())
+}

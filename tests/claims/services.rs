@@ -1,0 +1,375 @@
+//! Real systems as services on a lab's hosts: packaged XRootD, and recipes written on the spot.
+
+use super::support::{Ran, beside, eventually, finish_within, need_lab, ran, run, start, state_folder, weir};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+const LAB: &str = r#"
+[lab]
+[[lab.site]]
+name = "store"
+hosts = 3
+access = { rate = "1Gbit/s", delay = "20us", mtu = 1500 }
+[[lab.site]]
+name = "user"
+hosts = 1
+access = { rate = "1Gbit/s", delay = "20us", mtu = 1500 }
+[[lab.link]]
+name = "wan"
+between = ["store", "user"]
+rate = "500Mbit/s"
+rtt = "4ms"
+"#;
+
+const CLUSTER: &str = r#"
+[[service]]
+name = "files"
+system = "xrootd"
+place = { manager = "store-0", server = "store-[1-2]" }
+content = { path = "store/f-{n}", files = 2, size = "16MiB" }
+set.xrootd = { shared = true }
+"#;
+
+/// A named lab with services; gone with this value.
+struct Up {
+    name: &'static str,
+    _folder: tempfile::TempDir,
+}
+
+impl Up {
+    fn new(name: &'static str, text: &str) -> Up {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab.toml");
+        fs::write(&file, text).unwrap();
+        super::support::lab::bring_up(file.to_str().unwrap(), name);
+        Up { name, _folder: folder }
+    }
+    fn exec(&self, host: &str, command: &[&str]) -> Ran {
+        let mut arguments = vec!["lab", "exec", self.name, host, "--root", "--"];
+        arguments.extend(command);
+        run(&arguments)
+    }
+    fn io(&self, arguments: &[&str]) -> Child {
+        let program = env!("CARGO_BIN_EXE_weir");
+        start(weir().args(["lab", "exec", self.name, "user-0", "--", program, "io"]).args(arguments))
+    }
+    fn io_done(&self, arguments: &[&str]) -> Value {
+        document(&ran(finish_within(self.io(arguments), Duration::from_secs(60))))
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        run(&["lab", "down", self.name]);
+    }
+}
+
+fn document(ran: &Ran) -> Value {
+    assert_eq!(ran.status, 0, "{}{}", ran.stdout, ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn figure(summary: &Value, metric: &str, statistic: &str) -> f64 {
+    let found = summary["points"][0]["metrics"][metric][statistic].as_f64();
+    found.unwrap_or_else(|| panic!("{metric}: {summary:#}"))
+}
+
+// Spec: services.md#service-4, services.md#service-5, services.md#service-8, xrootd.md#session-1 and xrootd.md#recovery-1
+#[test]
+fn a_cluster_is_up_with_one_command_serves_stock_clients_and_ours_and_outlives_its_servers_death() {
+    need_lab();
+    let _turn = beside();
+    let up = Up::new("t-cluster", &format!("{LAB}{CLUSTER}"));
+    let stock = up.exec("user-0", &["sh", "-c", "xrdcp -s root://store-0//store/f-1 - | wc -c"]);
+    assert_eq!(stock.stdout.trim(), "16777216", "{}", stock.stderr);
+    // As the package's account, and behind the load.
+    let daemons = up.exec("store-1", &["ps", "-o", "comm=,user=,ni=", "-C", "xrootd,cmsd"]);
+    let words: Vec<&str> = daemons.stdout.split_whitespace().collect();
+    assert_eq!(words, ["cmsd", "xrootd", "10", "xrootd", "xrootd", "10"]);
+    let url = "root://store-0//store/f-0";
+    let read = up.io_done(&["seq", url, "--depth", "4", "--verify", "--json"]);
+    assert_eq!(figure(&read, "io.mismatched_operations", "mean"), 0.0);
+    // The link carries 500 Mbit/s on the wire, headers included.
+    assert!(figure(&read, "io.bytes_total_per_second", "mean") < 62.5e6, "{read:#}");
+
+    let reader = up.io(&[
+        "random",
+        url,
+        "--depth",
+        "8",
+        "--size",
+        "8KiB",
+        "--duration",
+        "6s",
+        "--timeout",
+        "30s",
+        "--verify",
+        "--json",
+    ]);
+    let in_use = |host: &str| {
+        let connected = up.exec(host, &["ss", "-tnH", "state", "established", "sport", "=", "1094"]);
+        let user = up.exec("user-0", &["hostname", "-I"]).stdout;
+        let address = user.split_whitespace().next().unwrap_or("none").to_owned();
+        connected.stdout.contains(&address)
+    };
+    let mut used = None;
+    eventually("a server is read from", Duration::from_secs(20), || {
+        used = ["store-1", "store-2"].into_iter().find(|host| in_use(host));
+        used.is_some()
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    let killed = up.exec(used.unwrap(), &["pkill", "-KILL", "-x", "xrootd"]);
+    assert_eq!(killed.status, 0, "{}", killed.stderr);
+    let summary = document(&ran(finish_within(reader, Duration::from_secs(60))));
+    assert_eq!(figure(&summary, "io.failed_operations", "mean"), 0.0, "{summary:#}");
+    assert_eq!(figure(&summary, "io.mismatched_operations", "mean"), 0.0);
+}
+
+/// A scenario with one service, in a folder with what else it needs.
+struct Scenario {
+    folder: tempfile::TempDir,
+}
+
+impl Scenario {
+    fn new(text: &str) -> Scenario {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("scenario.toml"), text).unwrap();
+        Scenario { folder }
+    }
+    fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+    fn run(&self, more: &[&str]) -> Ran {
+        let out = self.folder.path().join("results");
+        let file = self.folder.path().join("scenario.toml");
+        let mut arguments = vec!["run", file.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()];
+        arguments.extend(more);
+        run(&arguments)
+    }
+}
+
+const READ: &str = r#"
+[scenario]
+name = "read-a-service"
+trials = 2
+[[step]]
+name = "read"
+workload = "io-random"
+hosts = "user-0"
+target = "service:files/store/f-0"
+size = "64KiB"
+depth = 8
+verify = true
+duration = "4s"
+timeout = "20s"
+[[criterion]]
+text = "nothing fails"
+metric = "io.failed_operations"
+at_most = 0
+[[criterion]]
+text = "and all is what was written"
+metric = "io.mismatched_operations"
+at_most = 0
+"#;
+
+// Spec: services.md#service-3, services.md#service-10 and services.md#service-11
+#[test]
+fn a_run_starts_its_service_reads_it_through_a_servers_death_and_keeps_what_it_logged() {
+    need_lab();
+    let _turn = beside();
+    let fault = r#"
+[[fault]]
+name = "server-dies"
+step = "read"
+at = "1s"
+on = "service.files.server.store-1"
+do = { kill = { for = "1s" } }
+"#;
+    let alone = r#"
+[[service]]
+name = "files"
+system = "xrootd"
+place = { server = "store-1" }
+content = { path = "store/f-{n}", size = "16MiB" }
+"#;
+    let scenario = Scenario::new(&format!("{READ}{LAB}{alone}{fault}"));
+    let summary = document(&scenario.run(&[]));
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    // The only server was away for a second: clients waited for it.
+    let pause = figure(&summary, "io.pause_seconds", "max");
+    assert!((0.9..8.0).contains(&pause), "{pause}");
+    let results = Path::new(summary["results"].as_str().unwrap()).to_owned();
+    let kept = results.join("services/files");
+    let about: Value = serde_json::from_slice(&fs::read(kept.join("service.json")).unwrap()).unwrap();
+    assert!(
+        about["version"].as_str().unwrap().contains('5')
+            && about["at"].as_str().unwrap().starts_with("root://")
+    );
+    let configured = fs::read_to_string(kept.join("store-1/server/xrootd.cf")).unwrap();
+    assert!(configured.contains("xrd.port 1094") && !configured.contains("all.manager"), "{configured}");
+    assert!(fs::metadata(kept.join("store-1/server/log/xrootd.out")).unwrap().len() > 0);
+    let timeline = fs::read_to_string(results.join("timeline.jsonl")).unwrap();
+    let told = timeline.lines().filter(|line| line.contains("server-dies")).count();
+    assert_eq!(told, 4, "begins and ends in each of two trials: {timeline}");
+}
+
+const OWN: &str = r#"
+about    = "Python's own HTTP server"
+packages = ["python3"]
+programs = ["python3"]
+version  = ["python3", "--version"]
+user     = "nobody"
+url      = "http://{{ host.address }}:{{ option.port }}"
+entry    = ["server"]
+content  = "{{ data }}"
+[[role]]
+name  = "server"
+least = 1
+most  = 1
+[option.port]
+kind    = "count"
+default = "8080"
+about   = "Where it listens."
+[[step]]
+daemon = "httpd"
+roles  = ["server"]
+run    = ["python3", "-m", "http.server", "--bind", "{{ host.address }}", "--directory", "{{ data }}", "{{ option.port }}"]
+ready  = [{ port = "{{ option.port }}" }]
+within = "10s"
+"#;
+
+const OWN_SERVICE: &str = r#"
+[[service]]
+name = "web"
+system = "./mine"
+place = { server = "store-0" }
+content = { path = "set/f-{n}", files = 3, size = "100kB" }
+set.mine = { port = 8081 }
+"#;
+
+// Spec: services.md#service-14 and services.md#service-13
+#[test]
+fn a_strangers_recipe_beside_a_scenario_works_like_a_built_in_one() {
+    need_lab();
+    let _turn = beside();
+    let scenario = Scenario::new(&format!("{LAB}{OWN_SERVICE}"));
+    scenario.write("mine/system.toml", OWN);
+    let file = scenario.folder.path().join("scenario.toml");
+    super::support::lab::bring_up(file.to_str().unwrap(), "t-mine");
+    let fetch = "curl -sf http://store-0:8081/set/f-2 | wc -c";
+    let got = run(&["lab", "exec", "t-mine", "user-0", "--", "sh", "-c", fetch]);
+    let listed = run(&["lab", "list", "--json"]);
+    let down = run(&["lab", "down", "t-mine"]);
+    assert_eq!(got.stdout.trim(), "100000", "{}", got.stderr);
+    let labs: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let lab = labs.as_array().unwrap().iter().find(|lab| lab["name"] == "t-mine").unwrap();
+    assert!(lab["services"][0]["at"].as_str().unwrap().ends_with(":8081"), "{lab:#}");
+    assert_eq!(down.status, 0, "{}", down.stderr);
+    assert!(!state_folder().join("data/labs/t-mine").exists());
+}
+
+// Spec: services.md#service-6 and services.md#service-7
+#[test]
+fn a_service_that_cannot_start_is_named_with_its_logs_last_lines_and_leaves_nothing() {
+    need_lab();
+    let _turn = beside();
+    for (what, from, to, says) in [
+        (
+            "not installed",
+            r#"programs = ["python3"]"#,
+            r#"programs = ["no-such-daemon"]"#,
+            "apt-get install -y python3",
+        ),
+        ("dies", r#""--bind""#, r#""--no-such-flag""#, "exited with status 2"),
+        ("its log", r#""--bind""#, r#""--no-such-flag""#, "invalid int value"),
+        (
+            "not ready",
+            r#"{ port = "{{ option.port }}" }"#,
+            r#"{ port = "9" }"#,
+            "does not listen at port 9 within 1 s",
+        ),
+        ("unknown word", "{{ data }}\"\n[[role]]", "{{ dta }}\"\n[[role]]", "undefined value"),
+        ("unknown key", "within = ", "withn = ", "withn"),
+    ] {
+        let scenario = Scenario::new(&format!("{LAB}{OWN_SERVICE}"));
+        let recipe = OWN.replace("within = \"10s\"", "within = \"1s\"").replace(from, to);
+        assert_ne!(recipe, OWN, "{what}");
+        scenario.write("mine/system.toml", &recipe);
+        let file = scenario.folder.path().join("scenario.toml");
+        let up = run(&["lab", "up", file.to_str().unwrap(), "--name", "t-broken"]);
+        assert_eq!(up.status, 2, "{what}: {}", up.stdout);
+        assert!(up.stderr.contains(says), "{what}: {}", up.stderr);
+        assert!(!run(&["lab", "list"]).stdout.contains("t-broken"), "{what}");
+    }
+}
+
+// Spec: services.md#service-1 and services.md#service-2
+#[test]
+fn a_service_that_is_written_wrongly_is_refused_with_its_place_and_the_nearest_name() {
+    for (from, to, says) in [
+        ("xrootd\"", "xrotd\"", "did you mean `xrootd`?"),
+        ("manager =", "manger =", "did you mean `manager`?"),
+        ("shared = true", "shred = true", "did you mean `shared`?"),
+        ("shared = true", "shared = 3", "expected true or false"),
+        ("store-[1-2]", "stare-[1-2]", "no host is called"),
+        ("server = \"store-[1-2]\"", "client = \"store-[1-2]\"", "needs a server"),
+        ("store/f-{n}", "../f-{n}", "no path below"),
+        ("store/f-{n}", "store/f", "need a path with {n}"),
+    ] {
+        let text = format!("{READ}{LAB}{CLUSTER}").replace(from, to);
+        let scenario = Scenario::new(&text);
+        let file = scenario.folder.path().join("scenario.toml");
+        let check = run(&["check", file.to_str().unwrap()]);
+        assert_eq!(check.status, 2, "{to}: {}", check.stdout);
+        assert!(
+            check.stderr.contains(says) && check.stderr.contains("scenario.toml:"),
+            "{to}: {}",
+            check.stderr
+        );
+    }
+    let text = format!("{READ}{LAB}{CLUSTER}").replace("service:files", "service:fils");
+    let file = Scenario::new(&text);
+    let check = run(&["check", file.folder.path().join("scenario.toml").to_str().unwrap()]);
+    assert!(check.status == 2 && check.stderr.contains("did you mean `files`?"), "{}", check.stderr);
+}
+
+/// Processes whose view of the files is made of something in this folder.
+fn processes_that_see(mark: &str) -> usize {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let views = all.filter_map(|entry| fs::read_to_string(entry.path().join("mountinfo")).ok());
+    views.filter(|view| view.contains(mark)).count()
+}
+
+// Spec: services.md#service-9
+#[test]
+fn whenever_a_run_with_services_is_killed_lab_down_dead_leaves_nothing_of_it() {
+    need_lab();
+    let _turn = beside();
+    for delay_ms in [100, 300, 600, 1_200, 2_500] {
+        let scenario = Scenario::new(&format!("{READ}{LAB}{CLUSTER}"));
+        let file = scenario.folder.path().join("scenario.toml");
+        let out = scenario.folder.path().join("results");
+        let mut child = start(weir().args(["run", file.to_str().unwrap(), "--out", out.to_str().unwrap()]));
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        let id = child.id();
+        child.wait().unwrap();
+        let runs = state_folder().join("data/runs");
+        let of_run = || {
+            let entries = fs::read_dir(&runs).into_iter().flatten().flatten();
+            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{id}-"))).count()
+        };
+        let mark = format!("{}/{id}-", runs.display());
+        let gone = || processes_that_see(&mark) == 0;
+        eventually("the processes of its hosts are gone", Duration::from_secs(10), gone);
+        let down = run(&["lab", "down", "--dead"]);
+        assert_eq!(down.status, 0, "{}", down.stderr);
+        assert_eq!(of_run(), 0, "{delay_ms} ms");
+    }
+}
