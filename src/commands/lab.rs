@@ -126,9 +126,12 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     let library = registry::library(&args.file);
     services::check_installed(&library, [&first])?;
     let furnish = &mut |lab: &mut Lab, folder: &Path| {
-        let running = services::start(lab, &first.topology, &first.services, &library, folder);
-        let running = running.map_err(|error| LabError::Furnish(format!("{error:#}")))?;
-        Ok(first.services.iter().map(|service| service_state(service, &running)).collect())
+        let program = Path::new("/proc/self/exe");
+        let up = services::start(lab, &first.topology, &first.services, &library, folder, program);
+        let up = up.map_err(|error| LabError::Furnish(format!("{error:#}")))?;
+        let states = first.services.iter().map(|service| service_state(service, &up.running)).collect();
+        up.release();
+        Ok(states)
     };
     let options = Options { seed: args.seed, exe: PathBuf::from("/proc/self/exe") };
     let up = named::up(&name, &first.topology, &options, &args.file.display().to_string(), furnish)?;

@@ -6,7 +6,7 @@ use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::resume;
 use crate::run::seeds::TrialSeed;
-use crate::run::services;
+use crate::run::services::{self, Up};
 use crate::run::trial::{self, Part, TrialInput, Turn, utc_of};
 use anyhow::{Context, anyhow, bail};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ struct Stage {
     hosts: Option<Vec<RealHost>>,
     fleet: Fleet,
     /// What is up, and what was asked for.
-    running: Vec<Running>,
+    up: Up,
     services: Vec<Service>,
     /// `None`: the hosts are real.
     lab: Option<Lab>,
@@ -60,8 +60,8 @@ impl Stage {
         lab: Option<Lab>,
         folder: Option<RunFolder>,
     ) -> Stage {
-        let (fleet, running, services) = (Fleet::default(), Vec::new(), Vec::new());
-        Stage { topology, hosts, fleet, running, services, lab, folder }
+        let (fleet, up, services) = (Fleet::default(), Up::default(), Vec::new());
+        Stage { topology, hosts, fleet, up, services, lab, folder }
     }
 }
 
@@ -321,29 +321,41 @@ impl<'a> Campaign<'a> {
     fn stop_services(&mut self) {
         let Some(stage) = &mut self.stage else { return };
         stage.services.clear();
-        for mut running in stage.running.drain(..) {
+        let Up { running, disks, .. } = std::mem::take(&mut stage.up);
+        for mut running in running {
             running.take_down();
             let kept = services::keep(&running, self.writer.directory());
             self.warnings.extend(kept.err().map(|error| format!("{error:#}")));
             running.remove_folders();
+        }
+        drop(disks);
+        if let Some(folder) = &stage.folder {
+            services::remove_disks(folder.path());
         }
     }
 
     /// Has the services up that a configuration needs, and no others.
     fn prepare_services(&mut self, configuration: &Configuration) -> anyhow::Result<()> {
         let Some(stage) = &mut self.stage else { return Ok(()) };
-        let lost = stage.running.iter_mut().find_map(Running::failed);
+        let lost = stage.up.running.iter_mut().find_map(Running::failed);
         if lost.is_none() && stage.services == configuration.services {
             return Ok(());
         }
         self.warnings.extend(lost.map(|lost| format!("{lost}\n  it is started again")));
         self.stop_services();
-        let Some(Stage { topology, lab: Some(lab), folder: Some(folder), services, running, .. }) =
+        let Some(Stage { topology, lab: Some(lab), folder: Some(folder), services, up, .. }) =
             &mut self.stage
         else {
             return Ok(()); // what is given is there
         };
-        *running = services::start(lab, topology, &configuration.services, self.library, folder.path())?;
+        *up = services::start(
+            lab,
+            topology,
+            &configuration.services,
+            self.library,
+            folder.path(),
+            &self.program,
+        )?;
         services.clone_from(&configuration.services);
         Ok(())
     }
@@ -377,7 +389,7 @@ impl<'a> Campaign<'a> {
             &input,
             stage.lab.as_mut(),
             &mut stage.fleet,
-            &mut stage.running,
+            &mut stage.up,
             &mut self.writer,
             progress,
         );

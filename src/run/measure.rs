@@ -1,9 +1,12 @@
 //! From the samples of a trial to rows and to the facts that name the limiting factor.
 
 use crate::run::fullness;
+use crate::run::services::SERVICE_ENTITY;
 use weir_core::Instant;
 use weir_core::behind::Behind;
-use weir_core::evidence::{Around, EmulatorFacts, PortFacts, StackFacts, lateness_allowed_seconds};
+use weir_core::evidence::{
+    Around, DiskFacts, EmulatorFacts, PortFacts, StackFacts, lateness_allowed_seconds,
+};
 use weir_core::fabric_page::{self, LATENESS_BUCKETS};
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::topology::{DirectedLink, Topology};
@@ -140,6 +143,7 @@ impl Measured<'_> {
             ceiling_bits_per_second: self.ceiling_bits_per_second,
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),
+            disks: self.disks(),
             emulator: in_lab.then(|| EmulatorFacts {
                 behind_ratio: fabric.ratio,
                 behind_seconds_max: fabric.longest_seconds,
@@ -160,6 +164,24 @@ impl Measured<'_> {
                 foreign_busy_ratio: self.foreign_busy().unwrap_or(0.0),
             }),
         }
+    }
+
+    /// Disks of services: only of those that the step needs there are some.
+    fn disks(&self) -> Vec<DiskFacts> {
+        let of_services = self
+            .series
+            .iter()
+            .filter(|series| series.name == "disk.busy_seconds" && series.entity.starts_with(SERVICE_ENTITY));
+        let rate = |entity: &str, name: &str| self.share(entity, name).unwrap_or(0.0);
+        let facts = |busy: &Series| {
+            Some(DiskFacts {
+                name: busy.entity.clone(),
+                busy_ratio: self.share(&busy.entity, "disk.busy_seconds")?,
+                read_bytes_per_second: rate(&busy.entity, "disk.read_bytes"),
+                written_bytes_per_second: rate(&busy.entity, "disk.written_bytes"),
+            })
+        };
+        of_services.filter_map(facts).collect()
     }
 
     /// The links of every path of the step, there and back.

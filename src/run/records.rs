@@ -12,7 +12,7 @@ use weir_core::evidence::{Around, limiting_factor};
 use weir_core::failure::{Failure, FailureRecord};
 use weir_core::model::total_ceiling;
 use weir_core::record::{LimitingFactor, Row, SampleRecord, Series, TrialRecord};
-use weir_core::scenario::Step;
+use weir_core::scenario::{Configuration, Step};
 use weir_seams::sampler::SeriesView;
 use weir_seams::workload::{DeriveContext, Estimate, FaultWindow};
 
@@ -63,7 +63,7 @@ impl Recorder<'_> {
         let faults = self.faults_of(step, whole);
         let measured = Measured {
             topology: &input.configuration.topology,
-            pairs: &step.pairs,
+            pairs: &speaking(input.configuration, step),
             // Many flows take a while to share out; only those that try to fill the path need it.
             ceiling_bits_per_second: step
                 .fills_path
@@ -259,4 +259,19 @@ fn take_host_series(result: &mut StepResult) -> Vec<Series> {
         taken.extend(fresh.into_iter().filter(new));
     }
     taken
+}
+
+/// Which hosts speak with each other: those that a step pairs, or each of its hosts with each of the services that it uses.
+fn speaking(configuration: &Configuration, step: &Step) -> Vec<(usize, usize)> {
+    if !step.pairs.is_empty() {
+        return step.pairs.clone();
+    }
+    let used = configuration.services.iter().filter(|service| step.services.contains(&service.name));
+    let of_services: BTreeSet<usize> =
+        used.flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect();
+    let hosts: BTreeSet<usize> = step.hosts().collect();
+    let each = |host: usize| {
+        of_services.iter().filter(move |other| **other != host).map(move |other| (host, *other))
+    };
+    hosts.into_iter().flat_map(each).collect()
 }

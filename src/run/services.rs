@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use weir_core::scenario::{Configuration, Service};
+use weir_core::scenario::{Configuration, Role, Service};
 use weir_core::topology::Topology;
+use weir_disk::model::Settings;
+use weir_disk::{DiskProcess, Mounted};
 use weir_lab::Lab;
 use weir_lab::data::SHARED_NAME;
-use weir_service::{Folder, Ground, Library, Running, Setting, bring_up};
+use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare};
 use weir_storage::content::Content;
 use weir_sys::directory::Directory;
 
+/// In a host's folder on the machine, what its disks keep. The host does not see it: it would go around the disk.
+const DISKS_FOLDER: &str = "disks";
 /// Of each log this much, its end, is kept with the results.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 /// What daemons write themselves: content, sockets. Nothing in it is followed, and it is not kept.
@@ -24,7 +28,43 @@ pub fn places<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -
     services.flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect()
 }
 
-/// Brings services up in a lab whose hosts are held; folders of what they keep are in `of_lab`.
+/// What is up of services.
+#[derive(Default)]
+pub struct Up {
+    /// Ended before their disks are.
+    pub running: Vec<Running>,
+    /// The process of their disks, where they have some.
+    pub disks: Option<DiskProcess>,
+    /// What the disks are called, in the order of the process's page.
+    pub disk_names: Vec<String>,
+}
+
+/// What is of a service is called so, and on.
+pub const SERVICE_ENTITY: &str = "service.";
+
+impl Up {
+    /// Its processes by name, for whoever counts what they cost.
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        let name = |running: &Running, daemon: &Daemon| {
+            format!("{SERVICE_ENTITY}{}.{}.{}", running.name, daemon.name, daemon.host_name)
+        };
+        let of_service = |running: &'_ Running| -> Vec<(String, u32)> {
+            running.daemons.iter().filter_map(|daemon| Some((name(running, daemon), daemon.id()?))).collect()
+        };
+        let disks = self.disks.iter().map(|disks| ("disks".to_owned(), disks.id()));
+        self.running.iter().flat_map(of_service).chain(disks).collect()
+    }
+
+    /// Lets all of it live on without this process.
+    pub fn release(self) {
+        drop(self.running); // those of a lab that outlives us are let go so
+        if let Some(disks) = self.disks {
+            disks.release();
+        }
+    }
+}
+
+/// Brings services up in a lab; folders of what they keep are in `of_lab`.
 ///
 /// Errors: the first that does not work, named with the last lines of its log. What was up by then is taken down.
 pub fn start(
@@ -33,7 +73,8 @@ pub fn start(
     services: &[Service],
     library: &Library,
     of_lab: &Path,
-) -> anyhow::Result<Vec<Running>> {
+    program: &Path,
+) -> anyhow::Result<Up> {
     let hosts: BTreeSet<usize> =
         services.iter().flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect();
     for host in &hosts {
@@ -42,12 +83,19 @@ pub fn start(
     let outlives_us = lab.outlives_us();
     let ground = |host: &usize| {
         let name = topology.hosts[*host].name.as_str();
+        let own = of_lab.join(name);
+        let disk = |service: &Service| {
+            let (outside, inside) =
+                (own.join(DISKS_FOLDER).join(&service.name), Path::new(weir_lab::DISKS).join(&service.name));
+            (service.name.clone(), Folder { outside, inside })
+        };
         let ground = Ground {
             name,
             address: Topology::ipv4(*host).into(),
             address6: Topology::ipv6(*host).into(),
             holder: lab.holder(*host)?,
-            folder: Folder { outside: of_lab.join(name).join("data"), inside: PathBuf::from(weir_lab::DATA) },
+            folder: Folder { outside: own.join("data"), inside: PathBuf::from(weir_lab::DATA) },
+            disks: services.iter().filter(|service| service.disk.is_some()).map(disk).collect(),
         };
         Some((*host, ground))
     };
@@ -56,12 +104,49 @@ pub fn start(
     let shared = Folder { outside: of_lab.join(SHARED_NAME), inside: PathBuf::from(weir_lab::SHARED) };
     let setting =
         Setting { hosts: &hosts, shared, fill: &write_content, outlives_us, interrupted: &interrupted };
-    let mut running = Vec::new();
+    let mut prepared = Vec::new();
     for service in services.iter().filter(|service| !service.system.is_empty()) {
-        let recipe = library.recipe(&service.system)?;
-        running.push(bring_up(service, recipe, &setting)?);
+        prepared.push(prepare(service, library.recipe(&service.system)?, &setting)?);
     }
-    Ok(running)
+    let (disk_names, mounted): (Vec<String>, Vec<Mounted<'_>>) = disks(services, &hosts).into_iter().unzip();
+    let mut up = Up { disk_names, ..Up::default() };
+    if let Some(first) = hosts.keys().next().filter(|_| !mounted.is_empty()) {
+        let started = DiskProcess::start(program, &mounted, lab.namespace(*first), outlives_us);
+        up.disks = Some(started.map_err(|text| anyhow!(text))?);
+    }
+    for service in prepared {
+        up.running.push(service.start()?);
+    }
+    Ok(up)
+}
+
+/// The disks of services: one for each server.
+fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Vec<(String, Mounted<'a>)> {
+    let mut all = Vec::new();
+    for service in services {
+        let Some(shape) = &service.disk else { continue };
+        let servers =
+            service.place.iter().filter(|(role, _)| *role == Role::Server).flat_map(|(_, hosts)| hosts);
+        for ground in servers.filter_map(|host| hosts.get(host)) {
+            let Some(folder) = ground.disks.get(&service.name) else { continue };
+            let name = format!("{SERVICE_ENTITY}{}.disk.{}", service.name, ground.name);
+            let mounted = Mounted {
+                holder: ground.holder,
+                at: folder.inside.clone(),
+                folder: folder.outside.clone(),
+                settings: Settings {
+                    size_bytes: shape.size_bytes,
+                    rate_bytes_per_second: shape.rate.map_or(0, |rate| rate.0 / 8),
+                    position_ns: u64::try_from(shape.position.as_nanos()).unwrap_or(u64::MAX),
+                    cache_bytes: shape.cache_bytes,
+                    depth: shape.depth,
+                },
+                array: shape.array.clone(),
+            };
+            all.push((name, mounted));
+        }
+    }
+    all
 }
 
 /// A new file of the content that reading it verifies.
@@ -76,6 +161,13 @@ fn write_content(mut file: File, name: &str, size: u64) -> io::Result<()> {
         offset += bytes as u64;
     }
     Ok(())
+}
+
+/// Removes what disks of a lab's hosts kept, once nothing serves it any more.
+pub fn remove_disks(of_lab: &Path) {
+    for host in fs::read_dir(of_lab).into_iter().flatten().flatten() {
+        let _ = fs::remove_dir_all(host.path().join(DISKS_FOLDER)); // goes with the lab's folder at the latest
+    }
 }
 
 /// Keeps a service's configuration, version and logs with the results: `services/NAME/HOST/ROLE/`; of one that is started again,

@@ -8,6 +8,7 @@ use crate::run::outlook;
 use crate::run::progress::Progress;
 use crate::run::records::{Lateness, Recorder};
 use crate::run::seeds::TrialSeed;
+use crate::run::services::Up;
 use crate::run::turns;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -29,6 +30,7 @@ use weir_report::{WriteError, Writer};
 use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 use weir_service::Running;
 use weir_sys::process::Signal;
+use weir_telemetry::DiskPageSampler;
 use weir_telemetry::{PortSampler, Schedule, Teller};
 
 /// Samples of one series a trial at most; a longer trial is sampled more coarsely.
@@ -527,7 +529,12 @@ pub fn offset_ns(at: Instant, start: Instant) -> i64 {
 }
 
 /// Samplers of everything around the workload, at intervals that keep a long trial's series bounded.
-fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Duration, Box<dyn Sampler>)> {
+fn samplers(
+    lab: Option<&Lab>,
+    fleet: &Fleet,
+    up: &Up,
+    input: &TrialInput<'_>,
+) -> Vec<(Duration, Box<dyn Sampler>)> {
     // What this machine does says nothing of hosts elsewhere.
     let Some(lab) = lab else { return Vec::new() };
     let planned = outlook::length(&turns::planned(input.jobs));
@@ -541,6 +548,7 @@ fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Du
     let mut processes = fleet.processes();
     processes.push(("fabric".to_owned(), lab.fabric_pid()));
     processes.push(("coordinator".to_owned(), std::process::id()));
+    processes.extend(up.processes());
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
     let count = processes.len();
     let target = SamplerTarget { processes, host: String::new() };
@@ -553,6 +561,14 @@ fn samplers(lab: Option<&Lab>, fleet: &Fleet, input: &TrialInput<'_>) -> Vec<(Du
         let ports = PortSampler::new(Box::new(move |word| page.get(word)), names);
         all.push((spread(Duration::from_millis(10), links.len()), Box::new(ports)));
     }
+    let page = up.disks.as_ref().and_then(|disks| disks.page().try_clone().ok());
+    if let Some(page) = page {
+        let names = up.disk_names.iter().cloned().enumerate();
+        let names: Vec<(String, usize)> =
+            names.map(|(index, name)| (name, index * weir_disk::WORDS)).collect();
+        let every = spread(weir_telemetry::HOST_INTERVAL, names.len());
+        all.push((every, Box::new(DiskPageSampler::new(Box::new(move |word| page.get(word)), names))));
+    }
     all
 }
 
@@ -561,11 +577,11 @@ pub fn run(
     input: &TrialInput<'_>,
     mut lab: Option<&mut Lab>,
     fleet: &mut Fleet,
-    services: &mut [Running],
+    up: &mut Up,
     writer: &mut Writer,
     progress: &mut Progress,
 ) -> TrialOutput {
-    let schedule = Schedule::start("machine", samplers(lab.as_deref(), fleet, input));
+    let schedule = Schedule::start("machine", samplers(lab.as_deref(), fleet, up, input));
     let count = input.jobs.len();
     let groups = input.jobs.iter().map(|job| job.group + 1).max().unwrap_or(0);
     let mut group_left = vec![0; groups];
@@ -575,7 +591,7 @@ pub fn run(
     let mut watch = Watch {
         input,
         lab: lab.as_deref_mut(),
-        services,
+        services: &mut up.running,
         progress,
         planned: turns::planned(input.jobs),
         trial_start: None,

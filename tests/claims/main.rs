@@ -3,6 +3,7 @@
 mod ad_hoc;
 mod agents;
 mod command_line;
+mod disks;
 mod event_abuse;
 mod event_building;
 mod event_failures;

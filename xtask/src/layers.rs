@@ -18,6 +18,8 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
     ("storage", &["core", "seams", "sys"]),
     ("service", &["core", "sys"]),
+    // Disks under services: mechanism, and a pure model.
+    ("disk", &["sys"]),
     // What the guide shows of a capability.
     ("guide", &["core", "seams", "sys"]),
     // Evidence.

@@ -107,7 +107,19 @@ pub struct Around {
     /// Of the links between the step's hosts.
     pub ports: Vec<PortFacts>,
     pub stack: StackFacts,
+    /// Of the services that the step uses.
+    pub disks: Vec<DiskFacts>,
     pub emulator: Option<EmulatorFacts>,
+}
+
+/// A disk of a service, over the steady state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DiskFacts {
+    pub name: String,
+    /// What was asked of it against what it can do.
+    pub busy_ratio: f64,
+    pub read_bytes_per_second: f64,
+    pub written_bytes_per_second: f64,
 }
 
 /// What a load says of itself, for the question whether the trial may be judged. The default is that of a load which waits for

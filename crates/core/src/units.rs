@@ -88,6 +88,16 @@ fn whole(value: f64, text: &str) -> Result<u64, UnitError> {
 
 const RATES: &[(&str, f64)] =
     &[("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9), ("Tbit/s", 1e12)];
+/// What disks do.
+const BYTE_RATES: &[(&str, f64)] = &[
+    ("B/s", 1.0),
+    ("kB/s", 1e3),
+    ("MB/s", 1e6),
+    ("GB/s", 1e9),
+    ("KiB/s", 1024.0),
+    ("MiB/s", 1048576.0),
+    ("GiB/s", 1073741824.0),
+];
 const SIZES: &[(&str, f64)] = &[
     ("B", 1.0),
     ("kB", 1e3),
@@ -105,9 +115,15 @@ const FREQUENCIES: &[(&str, f64)] = &[("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6)];
 const RATIOS: &[(&str, f64)] = &[("%", 0.01), ("ppm", 1e-6), ("", 1.0)];
 
 impl BitsPerSecond {
-    /// Reads `1Gbit/s`. Errors: no number, no such unit, negative, zero.
+    /// Reads `1Gbit/s`, or `120MB/s`. Errors: no number, no such unit, negative, zero.
     pub fn parse(text: &str) -> Result<Self, UnitError> {
-        let value = whole(scaled(text, RATES, "a rate", "1Gbit/s")?, text)?;
+        let in_bytes =
+            BYTE_RATES.iter().any(|(unit, _)| text.trim_end().ends_with(unit) && !text.contains("bit"));
+        let scaled = match in_bytes {
+            true => scaled(text, BYTE_RATES, "a rate", "120MB/s")? * 8.0,
+            false => scaled(text, RATES, "a rate", "1Gbit/s")?,
+        };
+        let value = whole(scaled, text)?;
         if value == 0 {
             return Err(refuse(format!("{text:?} is no rate at all; for a cut use a fault with `outage`")));
         }
@@ -157,6 +173,7 @@ pub fn parse_any(text: &str) -> Result<(f64, &'static str), UnitError> {
     let (number, unit) = number_and_unit(text)?;
     for (units, base, divide) in [
         (RATES, "bit/s", 1.0),
+        (BYTE_RATES, "B/s", 1.0),
         (SIZES, "B", 1.0),
         (TIMES, "s", 1e9),
         (FREQUENCIES, "Hz", 1.0),

@@ -16,6 +16,8 @@ pub const SUBCOMMAND: &str = "holder-process";
 pub const DATA: &str = "/var/lib/weir";
 /// Where all such hosts of a lab have one folder, as they would a disk array that they share.
 pub const SHARED: &str = "/var/lib/weir-shared";
+/// Where such a host has the disks of its services.
+pub const DISKS: &str = "/var/lib/weir-disks";
 /// Mounts take milliseconds, and more on a machine that is busy with others' mounts.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const READY: &str = "ready\n";

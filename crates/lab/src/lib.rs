@@ -32,7 +32,7 @@ mod vnet;
 mod header_tests;
 
 pub use error::LabError;
-pub use holder_process::{DATA, SHARED};
+pub use holder_process::{DATA, DISKS, SHARED};
 pub use lab::{Lab, Options};
 
 /// Not commands for people: the other end of a lab's TUN devices, and the first process of a host with services, started by weir

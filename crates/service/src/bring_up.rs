@@ -31,6 +31,8 @@ pub struct Ground<'a> {
     pub address6: IpAddr,
     pub holder: &'a Holder,
     pub folder: Folder,
+    /// Disks by service; what a service without one keeps is on the machine's.
+    pub disks: BTreeMap<String, Folder>,
 }
 
 /// A folder as the machine and as a host have it.
@@ -96,6 +98,7 @@ struct Spot<'a> {
     words: Words,
     /// On the machine.
     state: PathBuf,
+    data: Folder,
 }
 
 impl Spot<'_> {
@@ -104,10 +107,24 @@ impl Spot<'_> {
     }
 }
 
-/// Brings a service up: configuration, content, then its processes in the recipe's order, each waited for.
+/// A service whose files are there, and whose processes are not.
+pub struct Prepared<'a> {
+    service: &'a Service,
+    recipe: &'static Recipe,
+    setting: &'a Setting<'a>,
+    spots: Vec<Spot<'a>>,
+    user: Option<User>,
+    shared: PathBuf,
+}
+
+/// Lays out folders, configuration and content.
 ///
-/// Errors: what did not work, with the last lines of its log; what was started by then is ended.
-pub fn bring_up(service: &Service, recipe: &Recipe, setting: &Setting<'_>) -> Result<Running, ServiceError> {
+/// Errors: programs that are missing, and what cannot be written.
+pub fn prepare<'a>(
+    service: &'a Service,
+    recipe: &'static Recipe,
+    setting: &'a Setting<'a>,
+) -> Result<Prepared<'a>, ServiceError> {
     recipe.check_installed(&service.name)?;
     let user = account(service, recipe)?;
     let spots = spots(service, recipe, setting)?;
@@ -116,25 +133,33 @@ pub fn bring_up(service: &Service, recipe: &Recipe, setting: &Setting<'_>) -> Re
         lay_out(service, recipe, spot, &shared, user)?;
     }
     put_content(service, recipe, &spots, setting, user)?;
-    let mut running = Running {
-        name: service.name.clone(),
-        system: recipe.schema.name.to_owned(),
-        at: service.at.clone(),
-        version: String::new(),
-        daemons: Vec::new(),
-        folders: spots
-            .iter()
-            .map(|spot| (format!("{}/{}", spot.ground.name, spot.role.name()), spot.state.clone()))
-            .collect(),
-        shared,
-        outlives_us: setting.outlives_us,
-    };
-    let begun = start(service, recipe, setting, &spots, user, &mut running);
-    match begun {
-        Ok(()) => Ok(running),
-        Err(error) => {
-            running.take_down();
-            Err(error)
+    Ok(Prepared { service, recipe, setting, spots, user, shared })
+}
+
+impl Prepared<'_> {
+    /// Starts its processes in the recipe's order, each waited for.
+    ///
+    /// Errors: what did not work, with the last lines of its log; what was started by then is ended.
+    pub fn start(self) -> Result<Running, ServiceError> {
+        let Prepared { service, recipe, setting, spots, user, shared } = self;
+        let place =
+            |spot: &Spot<'_>| (format!("{}/{}", spot.ground.name, spot.role.name()), spot.state.clone());
+        let mut running = Running {
+            name: service.name.clone(),
+            system: recipe.schema.name.to_owned(),
+            at: service.at.clone(),
+            version: String::new(),
+            daemons: Vec::new(),
+            folders: spots.iter().map(place).collect(),
+            shared,
+            outlives_us: setting.outlives_us,
+        };
+        match start(service, recipe, setting, &spots, user, &mut running) {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.take_down();
+                Err(error)
+            }
         }
     }
 }
@@ -172,6 +197,8 @@ fn spots<'a>(
             let ground = ground_of(host)?;
             let state = ground.folder.join(&service.name).join(role.name());
             let at = |name: &str| state.inside.join(name).display().to_string();
+            let disk = ground.disks.get(&service.name).filter(|_| *role == Role::Server);
+            let data = disk.cloned().unwrap_or_else(|| state.join("data"));
             spots.push(Spot {
                 role: *role,
                 host: *host,
@@ -179,13 +206,14 @@ fn spots<'a>(
                 words: Words {
                     number,
                     state: state.inside.display().to_string(),
-                    data: at("data"),
+                    data: data.inside.display().to_string(),
                     run: at("run"),
                     log: at("log"),
                     shared: setting.shared.inside.join(&service.name).display().to_string(),
                     ..Words::of(service, recipe, ground.words(), role_words.clone())
                 },
                 state: state.outside,
+                data,
             });
         }
     }
@@ -205,7 +233,9 @@ fn lay_out(
     let make = || {
         let state = Directory::create(&spot.state)?;
         state.folder("log")?;
-        for folder in [state.folder("data")?, state.folder("run")?, Directory::create(shared)?] {
+        for folder in
+            [Directory::create(&spot.data.outside)?, state.folder("run")?, Directory::create(shared)?]
+        {
             give(folder.path(), user)?;
         }
         Ok(())
@@ -241,7 +271,7 @@ fn put_content(
     let mut folders = Vec::new();
     for spot in spots.iter().filter(|spot| spot.role == Role::Server) {
         let inside = fill(&recipe.file, at, &spot.words)?;
-        let own = [&setting.shared, &spot.ground.folder].map(|folder| folder.outside_of(Path::new(&inside)));
+        let own = [&setting.shared, &spot.data].map(|folder| folder.outside_of(Path::new(&inside)));
         let Some(folder) = own.into_iter().flatten().next() else {
             let text = format!("`content` {inside:?} is neither below `data` nor below `shared`");
             return Err(ServiceError::Recipe { file: recipe.file.clone(), text });

@@ -96,6 +96,11 @@ impl Daemon {
         self.processes().into_iter().filter(|process| signal(*process, which)).count()
     }
 
+    /// Its process, if it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// It was ended on purpose.
     pub fn is_down(&self) -> bool {
         self.is_down

@@ -8,7 +8,7 @@ mod library;
 mod recipe;
 mod template;
 
-pub use bring_up::{Fill, Folder, Ground, Running, Setting, bring_up};
+pub use bring_up::{Fill, Folder, Ground, Prepared, Running, Setting, prepare};
 pub use daemon::Daemon;
 pub use error::ServiceError;
 pub use library::{Builtin, Library};

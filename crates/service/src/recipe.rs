@@ -206,6 +206,7 @@ impl Recipe {
                 options: options.leak(),
                 mounts: false,
                 takes_content: written.content.is_some(),
+                takes_disk: written.content.is_some(),
             },
             packages: written.packages,
             programs: written.programs,

@@ -1,9 +1,10 @@
 //! What io steps measure, and how it is shown.
 
 use std::borrow::Cow::Borrowed;
-use weir_core::evidence::Factor;
+use weir_core::evidence::{Around, Candidate, Factor, percent};
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::shown::{Place, SeriesShown, Shown};
+use weir_core::units::human;
 
 pub const MOVED: &str = "io.moved_bytes";
 pub const OPERATIONS: &str = "io.operations_per_second";
@@ -107,4 +108,40 @@ pub static CLIENT_CPU: Factor = Factor {
     next: "load with more jobs or hosts, or with larger operations; see what this host can do",
     command: "weir doctor",
 };
-pub static FACTORS: &[&Factor] = &[&CLIENT_CPU];
+/// A disk that was asked for as much as it can do, and mostly read.
+pub static DISK_READ: Factor = Factor {
+    name: "disk-read",
+    rank: 61,
+    about: "A disk under the service read as much as it can.",
+    next: "spread the files over more disks, read larger pieces, or give the disk a cache; set another disk and run again",
+    command: "weir explain service.disk",
+};
+/// As `DISK_READ`, and mostly wrote.
+pub static DISK_WRITE: Factor = Factor {
+    name: "disk-write",
+    rank: 62,
+    about: "A disk under the service wrote as much as it can.",
+    next: "spread the files over more disks, or write larger pieces; set another disk and run again",
+    command: "weir explain service.disk",
+};
+pub static FACTORS: &[&Factor] = &[&DISK_READ, &DISK_WRITE, &CLIENT_CPU];
+/// From here on a disk has nothing left to give: closed loops leave it idle for a moment between two requests.
+const DISK_FULL: f64 = 0.93;
+
+/// The busiest disk, where it is the reason.
+pub fn busy_disk(around: &Around) -> Option<Candidate> {
+    let busiest = around.disks.iter().max_by(|a, b| a.busy_ratio.total_cmp(&b.busy_ratio))?;
+    if busiest.busy_ratio < DISK_FULL {
+        return None;
+    }
+    let (read, written) = (busiest.read_bytes_per_second, busiest.written_bytes_per_second);
+    let evidence = vec![format!(
+        "{} was asked for {} of what it can do: it read {} and wrote {}",
+        busiest.name,
+        percent(busiest.busy_ratio),
+        human(read, "B/s"),
+        human(written, "B/s")
+    )];
+    let factor = if written > read { &DISK_WRITE } else { &DISK_READ };
+    Some(Candidate::new(factor, busiest.busy_ratio.min(1.0), evidence))
+}

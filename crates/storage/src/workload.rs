@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 use std::time::Duration;
 use weir_core::Values;
-use weir_core::evidence::{Candidate, CoreTime, Factor, GeneratorFacts, Load, THREAD_FULL, percent};
+use weir_core::evidence::{
+    Candidate, CoreTime, Factor, GeneratorFacts, Load, THREAD_FULL, link_rate, percent,
+};
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, Row};
 use weir_core::scenario::{RoleKey, Shape};
@@ -202,6 +204,10 @@ impl Workload for Io {
             )];
             let candidate = Candidate::new(&CLIENT_CPU, ran + waited, evidence);
             derived.candidates.push(candidate.of_thread(CoreTime { ran, waited }));
+        }
+        if !is_timed {
+            derived.candidates.extend(metrics::busy_disk(context.around));
+            derived.candidates.extend(link_rate(context.around));
         }
         let first = bodies.iter().find_map(|body| body.first_failure.clone());
         let failed = sum(|it| it.failed);

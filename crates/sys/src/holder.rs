@@ -142,6 +142,12 @@ pub struct Holder {
     id: u32,
 }
 
+impl AsFd for Holder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
+}
+
 impl Holder {
     /// Errors: there is no such process.
     pub fn of(id: u32) -> io::Result<Holder> {
@@ -152,14 +158,11 @@ impl Holder {
     pub fn id(&self) -> u32 {
         self.id
     }
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.process.as_fd()
-    }
 
     /// Runs `work` in a thread in the host's network, and returns what it returns.
     pub fn run_in_network<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_thread(move || {
-            check(set_namespaces(self.fd(), libc::CLONE_NEWNET))?;
+            check(set_namespaces(self.as_fd(), libc::CLONE_NEWNET))?;
             Ok(work())
         })
     }
@@ -167,7 +170,7 @@ impl Holder {
     /// Moves the calling process, which must have one thread, into the host: its network, names and files at once, and what it starts
     /// from now on among the host's processes. Linux 5.8.
     pub fn enter_for_good(&self) -> io::Result<()> {
-        check(set_namespaces(self.fd(), SEEN | libc::CLONE_NEWPID))
+        check(set_namespaces(self.as_fd(), SEEN | libc::CLONE_NEWPID))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::netns::in_thread;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,32 @@ pub(crate) fn hold_path(path: &Path) -> io::Result<File> {
 /// Makes `target` show `source`.
 pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
     mount(source, target, "none", libc::MS_BIND)
+}
+
+/// Mounts a file system that this process will serve, at a folder in the view of the process behind `host` (a descriptor of it), made
+/// there if it is not. Returns the device to serve it by.
+pub fn mount_fuse(host: BorrowedFd<'_>, at: &Path, name: &str) -> io::Result<OwnedFd> {
+    in_thread(|| {
+        // A view is entered by a thread that shares neither root nor current folder with others.
+        // Safety: takes numbers; only this thread changes, which ends right after.
+        if unsafe { libc::unshare(libc::CLONE_FS) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Safety: as above; the descriptor is open for the length of the call.
+        if unsafe { libc::setns(host.as_raw_fd(), libc::CLONE_NEWNS) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // Of a process that is gone.
+        while detach(at).is_ok() {}
+        fs::create_dir_all(at)?;
+        let device = File::options().read(true).write(true).open("/dev/fuse")?;
+        let data = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions,max_read=1048576",
+            device.as_raw_fd()
+        );
+        mount_with(Path::new(name), at, &format!("fuse.{name}"), libc::MS_NOSUID | libc::MS_NODEV, &data)?;
+        Ok(OwnedFd::from(device))
+    })
 }
 
 /// Takes a mount away; it disappears at once and is freed when nobody uses it any more.

@@ -129,7 +129,7 @@ impl<'a> Spawn<'a> {
             ErrorsTo::File(file) => Stdio::from(file),
         });
         let holder = match self.among {
-            Among::Of(holder) => Some(holder.fd().try_clone_to_owned()?),
+            Among::Of(holder) => Some(holder.as_fd().try_clone_to_owned()?),
             Among::Ours | Among::First => None,
         };
         let is_first = matches!(self.among, Among::First);

@@ -25,7 +25,7 @@ pub static METRICS: &[Metric] = &[
         "B/s",
         Better::Neither,
         Scope::Host,
-        "bytes read from a disk in the steady state, all programs of the machine, a second; reads from the cache are none",
+        "bytes read from a disk in the steady state, all programs of the machine, a second; reads from the cache are none; of a service's disk those of the service",
     ),
     Metric::new(
         "disk.written_bytes_per_second",
@@ -54,7 +54,7 @@ pub static METRICS: &[Metric] = &[
         Better::Neither,
         Scope::Host,
         "share of the steady state in which a disk had at least one operation under way; a disk that serves several at \
-                     once may be far from its limit at 1",
+                     once may be far from its limit at 1; of a service's disk, what was asked against what it can do",
     ),
 ];
 

@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod disk;
+mod disk_page;
 pub mod interface;
 pub mod memory;
 pub mod metrics;
@@ -13,6 +14,7 @@ mod shown;
 pub mod softirq;
 pub mod stack;
 
+pub use disk_page::DiskPageSampler;
 pub use ports::PortSampler;
 pub use reduce::rows;
 pub use schedule::{Schedule, Teller};

@@ -207,6 +207,8 @@ pub struct SystemSchema {
     pub mounts: bool,
     /// Files can be put on it before anything runs.
     pub takes_content: bool,
+    /// Its servers keep what they have in one folder, which may be a disk.
+    pub takes_disk: bool,
 }
 
 /// The systems that this program can start.
@@ -233,6 +235,22 @@ pub struct Service {
     /// The folder at which its clients have it.
     pub mount: Option<String>,
     pub content: Option<Content>,
+    /// What each of its servers keeps its data on; `None`: on the machine's own disk.
+    pub disk: Option<DiskShape>,
+}
+
+/// A disk of stated rate, positioning time and cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskShape {
+    pub size_bytes: u64,
+    /// `None`: as fast as the machine.
+    pub rate: Option<BitsPerSecond>,
+    pub position: Duration,
+    pub cache_bytes: u64,
+    /// Requests that it positions for at the same time.
+    pub depth: u32,
+    /// Disks of one name share rate and cache.
+    pub array: Option<String>,
 }
 
 /// Files that are on a service before the first trial.

@@ -428,6 +428,19 @@ pub(super) static CONTENT: &[Param] = &[
     size("size", "Bytes of each.").required(),
 ];
 
+pub(super) static DISK: &[Param] = &[
+    size("size", "Bytes that it holds; what is more is refused as on a full disk.").required().range(1e6, 1e16),
+    rate("rate", "How fast it reads and writes, like 120MB/s; as fast as the machine unless given."),
+    duration("position", "From anywhere to anywhere on it, before a read or write that does not go on where the last one ended.")
+        .default("0s")
+        .range(0.0, 1e9),
+    size("cache", "Bytes read or written lately that are read again at no cost.").default("0B"),
+    count("depth", "Requests that it positions for at the same time, as an array of so many spindles does.")
+        .default("1")
+        .range(1.0, 1024.0),
+    text("array", "Disks of one name, of whatever service, share rate and cache."),
+];
+
 pub(super) static SERVICE: &[Param] = &[
     text("name", "Name of the service; targets name it as service:NAME/PATH.").required(),
     text(
@@ -439,6 +452,11 @@ pub(super) static SERVICE: &[Param] = &[
         "Where it is already, as a URL or a folder, on hosts that others run; nothing is started then.",
     ),
     Param::new("place", Kind::Table(PLACE), "Hosts of its processes, by role."),
+    Param::new(
+        "disk",
+        Kind::Table(DISK),
+        "What each of its servers keeps its data on: a disk that is as slow as this says.",
+    ),
     Param::new("mount", Kind::Table(MOUNT), "How clients have it, where it is mounted."),
     Param::new(
         "content",

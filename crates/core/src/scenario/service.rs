@@ -2,7 +2,7 @@
 
 use super::errors::Place;
 use super::lab::titled;
-use super::plan::{Content, Role, Service, Step, SystemSchema, Systems};
+use super::plan::{Content, DiskShape, Role, Service, Step, SystemSchema, Systems};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table, shortened};
@@ -53,6 +53,7 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
         );
     }
     let content = reader.table("content").and_then(|table| read_content(&table));
+    let disk = reader.table("disk").map(|table| (read_disk(&table), table.at));
     if reader.has("given") {
         return given(reader, name, content);
     }
@@ -85,15 +86,27 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
         let at = reader.place_of("content");
         problems.add(at, format!("{}: weir cannot put content on it before a run", schema.name));
     }
+    if let (Some((_, at)), false) = (&disk, schema.takes_disk) {
+        problems.add(*at, format!("{}: its recipe puts nothing on a disk", schema.name));
+    }
     let clients = place.iter().any(|(role, _)| *role == Role::Client);
     if schema.mounts && mount.is_none() && clients {
         problems.add(reader.place_of("place"), format!("service {name:?} has clients and lacks `mount`"));
     }
+    let disk = disk.and_then(|(disk, _)| disk);
     if problems.count() != met {
         return None;
     }
-    let mut service =
-        Service { name, system, at: String::new(), place, options, mount: mount.map(|(at, _)| at), content };
+    let mut service = Service {
+        name,
+        system,
+        at: String::new(),
+        place,
+        options,
+        mount: mount.map(|(at, _)| at),
+        content,
+        disk,
+    };
     match problems.systems.address(&service, topology?) {
         Ok(at) => service.at = at,
         Err(text) => {
@@ -130,6 +143,18 @@ fn given(reader: &Reader<'_>, name: String, content: Option<Content>) -> Option<
         options: Values::default(),
         mount: None,
         content: None,
+        disk: None,
+    })
+}
+
+fn read_disk(table: &Reader<'_>) -> Option<DiskShape> {
+    Some(DiskShape {
+        size_bytes: table.size("size")?.0,
+        rate: table.rate("rate"),
+        position: table.duration("position")?,
+        cache_bytes: table.size("cache")?.0,
+        depth: u32::try_from(table.count("depth")?).unwrap_or(u32::MAX),
+        array: table.text("array"),
     })
 }
 

@@ -23,6 +23,7 @@ fn limiting_factor(facts: &Facts) -> LimitingFactor {
         ceiling_bits_per_second: facts.ceiling_bits_per_second,
         ports: facts.ports.clone(),
         stack: facts.stack,
+        disks: Vec::new(),
         emulator: facts.emulator,
     };
     let (load, candidates) = of_flows(facts.transport.as_ref(), facts.generator, &around);

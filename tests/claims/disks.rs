@@ -1,0 +1,155 @@
+//! Disks of stated speed under a real server, as its clients and programs on its host see them.
+
+use super::support::lab::bring_up;
+use super::support::{beside, need_lab, run, run_settled};
+use std::fs;
+
+const LAB: &str = r#"
+[lab]
+[[lab.site]]
+name   = "store"
+hosts  = 1
+access = { rate = "1Gbit/s", delay = "20us", mtu = 1500 }
+[[lab.site]]
+name   = "user"
+hosts  = 1
+access = { rate = "1Gbit/s", delay = "20us", mtu = 1500 }
+[[lab.link]]
+name    = "wan"
+between = ["store", "user"]
+rate    = "500Mbit/s"
+rtt     = "4ms"
+[[service]]
+name    = "files"
+system  = "xrootd"
+place   = { server = "store-0" }
+disk    = { size = "300MB", rate = "20MB/s", position = "8ms" }
+content = { path = "store/f-{n}", files = 1, size = "200MB" }
+"#;
+
+const READS: &str = r#"
+[scenario]
+name = "slow-disk"
+trials = 1
+[[step]]
+name     = "read"
+workload = "io-seq"
+hosts    = "user-0"
+target   = "service:files/store/f-0"
+size     = "1MiB"
+depth    = 4
+verify   = true
+duration = "3s"
+warm_up  = "1s"
+[[step]]
+name     = "seek"
+workload = "io-random"
+hosts    = "user-0"
+target   = "service:files/store/f-0"
+size     = "8KiB"
+depth    = 8
+verify   = true
+duration = "3s"
+warm_up  = "1s"
+[[case]]
+name = "slow"
+[[case]]
+name = "fast"
+set  = { "service.files.disk.rate" = "1GB/s", "service.files.disk.position" = "0s" }
+[[criterion]]
+text = "a slow disk holds who reads it in sequence and who seeks in it"
+case = "slow"
+limiting_factor = "disk-read"
+[[criterion]]
+text = "a fast one leaves it to the link"
+case = "fast"
+where = { step = "read" }
+limiting_factor = "link-rate"
+[[criterion]]
+text = "the disk gives no more than its rate"
+case = "slow"
+where = { step = "read" }
+metric = "io.bytes_total_per_second"
+at_most = "21MB/s"
+[[criterion]]
+text = "nothing is other than it was written"
+metric = "io.mismatched_operations"
+at_most = 0
+"#;
+
+// Spec: disk.md#disk-9 and disk.md#disk-1
+#[test]
+fn a_slow_disk_is_named_as_what_holds_its_readers_and_a_fast_one_is_not() {
+    need_lab();
+    let _turn = beside();
+    let (status, summary, ran) = run_settled(&format!("{READS}{LAB}"), &[]);
+    assert_eq!(status, 0, "{summary:#}\n{}", ran.stderr);
+}
+
+// Spec: disk.md#disk-6, disk.md#disk-7 and disk.md#disk-8
+#[test]
+fn a_disk_is_a_file_system_that_holds_what_it_says_and_keeps_what_programs_give_it() {
+    need_lab();
+    let _turn = beside();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lab.toml");
+    let fast = LAB.replace("rate = \"20MB/s\", position = \"8ms\"", "cache = \"1MB\"");
+    fs::write(&file, fast).unwrap();
+    bring_up(file.to_str().unwrap(), "t-disk");
+    let script = r#"
+        set -e
+        cd /var/lib/weir-disks/files
+        mkdir -p a/b && echo one > a/b/f && ln a/b/f a/hard && ln -s b/f a/soft
+        chown nobody a/b/f && chmod 4750 a/b/f && touch -d '2001-02-03 04:05:06' a/b/f
+        test "$(stat -c '%a %U %h %Y' a/hard)" = "4750 nobody 2 $(date -d '2001-02-03 04:05:06' +%s)"
+        test "$(cat a/soft)" = one
+        echo two >> a/b/f && test "$(cat a/hard | tr '\n' ' ')" = "one two "
+        python3 -c "
+import os
+os.setxattr('a/b/f', 'trusted.weir', b'x')
+assert os.getxattr('a/hard', 'trusted.weir') == b'x'
+assert 'trusted.weir' in os.listxattr('a/b/f')
+f = os.open('a/direct', os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+import mmap
+m = mmap.mmap(-1, 8192); m.write(b'd' * 8192)
+assert os.writev(f, [m]) == 8192 and os.pread(f, 10, 8190) == b'dd'
+os.unlink('a/direct'); assert os.fstat(f).st_size == 8192; os.ftruncate(f, 5); assert os.pread(f, 10, 0) == b'd' * 5
+"
+        mv a c && test "$(cat c/soft | wc -l)" = 2 && rm -r c
+        touch -- c && mv c d && ls | grep -qx d && rm d
+        if dd if=/dev/zero of=big bs=1M count=200 2>dd.err; then echo "there is no room for this"; exit 1; fi
+        grep -q 'No space left' dd.err
+        test "$(df --output=avail . | tail -1)" -lt 2000
+        rm big dd.err
+        dd if=/dev/zero of=big bs=1M count=90 2>/dev/null && rm big
+        echo good
+    "#;
+    let ran = run(&["lab", "exec", "t-disk", "store-0", "--root", "--", "sh", "-c", script]);
+    let stock = run(&[
+        "lab",
+        "exec",
+        "t-disk",
+        "user-0",
+        "--",
+        "sh",
+        "-c",
+        "xrdcp -s root://store-0//store/f-0 - | wc -c",
+    ]);
+    let around = run(&[
+        "lab",
+        "exec",
+        "t-disk",
+        "store-0",
+        "--root",
+        "--",
+        "sh",
+        "-c",
+        "find / -xdev -name f-0 | wc -l",
+    ]);
+    assert_eq!(run(&["lab", "down", "t-disk"]).status, 0);
+    assert_eq!((ran.status, ran.stdout.trim()), (0, "good"), "{}", ran.stderr);
+    assert_eq!(stock.stdout.trim(), "200000000", "{}", stock.stderr);
+    assert_eq!(around.stdout.trim(), "0", "the disk's folder is seen in the host");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains("weir-disk"), "{mounts}");
+}
