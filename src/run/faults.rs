@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::Instant;
-use weir_core::scenario::{Affected, Fault, FaultAction, Role};
+use weir_core::scenario::{Affected, DiskTrouble, Fault, FaultAction, Role};
 use weir_core::schedule::{Change, Effect, Rule, Set};
 use weir_core::seed;
 use weir_core::topology::Topology;
@@ -30,11 +30,32 @@ pub struct Occurrence {
     pub part: (usize, usize),
 }
 
+/// What of a host an order is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Whose {
+    /// All its processes.
+    Host,
+    /// Those of a service, of one role.
+    Daemons(ServiceRole),
+    /// The disk of a service.
+    Disk(String),
+}
+
+impl Whose {
+    /// The processes of a service that it is about; `None`: all of the host.
+    pub fn daemons(&self) -> Option<&ServiceRole> {
+        match self {
+            Whose::Daemons(of) => Some(of),
+            Whose::Host | Whose::Disk(_) => None,
+        }
+    }
+}
+
 /// The name of a service, and the role of processes of it.
 pub type ServiceRole = (String, Role);
 
 /// What is done to the processes of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// They stand still for this long.
     Pause(Duration),
@@ -42,6 +63,10 @@ pub enum Order {
     Kill,
     /// They are started again.
     Return,
+    /// A disk is in trouble.
+    Trouble(DiskTrouble),
+    /// It is well again.
+    Mend,
 }
 
 /// An order for the processes of a host, by index, at its time.
@@ -49,8 +74,7 @@ pub enum Order {
 pub struct Due {
     pub at: Instant,
     pub host: usize,
-    /// Of a service, the processes of this role alone.
-    pub daemons: Option<ServiceRole>,
+    pub whose: Whose,
     pub order: Order,
     pub fault: Arc<str>,
     pub on: Arc<str>,
@@ -79,9 +103,9 @@ struct Source {
 }
 
 impl Source {
-    fn due(&self, at: Instant, (host, daemons): (usize, &Option<ServiceRole>), order: Order) -> Due {
+    fn due(&self, at: Instant, (host, whose): (usize, &Whose), order: Order) -> Due {
         let [fault, on, what] = [&self.name, &self.on, &self.what].map(Arc::clone);
-        Due { at, host, daemons: daemons.clone(), order, fault, on, what }
+        Due { at, host, whose: whose.clone(), order, fault, on, what }
     }
 }
 
@@ -198,12 +222,13 @@ impl<'a> Injector<'a> {
                 self.starts.push(Reverse((next, index, number + 1)));
             }
         }
-        if let Some((hosts, daemons)) = ordered(&fault.parts[source.part].affected) {
+        if let Some((hosts, whose)) = ordered(&fault.parts[source.part].affected) {
             let order = match &fault.action {
+                FaultAction::Disk { trouble, .. } => Order::Trouble(*trouble),
                 FaultAction::Pause { duration } => Order::Pause(*duration),
                 _ => Order::Kill,
             };
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &daemons), order)));
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &whose), order)));
             if !fault.action.duration().is_zero() {
                 self.ends.push(Reverse((end, index)));
             }
@@ -221,10 +246,13 @@ impl<'a> Injector<'a> {
         let Some(Reverse((at, index))) = self.ends.pop() else { return };
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
-        if let Some((hosts, daemons)) = ordered(&fault.parts[source.part].affected) {
-            let order =
-                if matches!(fault.action, FaultAction::Pause { .. }) { Order::Resume } else { Order::Return };
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &daemons), order)));
+        if let Some((hosts, whose)) = ordered(&fault.parts[source.part].affected) {
+            let order = match fault.action {
+                FaultAction::Pause { .. } => Order::Resume,
+                FaultAction::Disk { .. } => Order::Mend,
+                _ => Order::Return,
+            };
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &whose), order)));
             return;
         }
         for link in &fault.on {
@@ -276,18 +304,22 @@ impl<'a> Injector<'a> {
             FaultAction::Delay { add, .. } => Set::DelayAdd(if on { nanoseconds(*add) } else { 0 }),
             FaultAction::Loss { ratio, .. } => Set::Loss(on.then_some(*ratio)),
             FaultAction::Corrupt { ratio, .. } => Set::Corrupt(on.then_some(*ratio)),
-            FaultAction::DelaySome { .. } | FaultAction::Pause { .. } | FaultAction::Kill { .. } => {
+            FaultAction::DelaySome { .. }
+            | FaultAction::Pause { .. }
+            | FaultAction::Kill { .. }
+            | FaultAction::Disk { .. } => {
                 unreachable!("the decoder gives these no whole link")
             }
         }
     }
 }
 
-/// Hosts, and of a service whose processes on them, of what is carried out by orders.
-fn ordered(affected: &Affected) -> Option<(&[usize], Option<ServiceRole>)> {
+/// Hosts, and what of them, of what is carried out by orders.
+fn ordered(affected: &Affected) -> Option<(&[usize], Whose)> {
     match affected {
-        Affected::Processes(hosts) => Some((hosts, None)),
-        Affected::Daemons { service, role, hosts } => Some((hosts, Some((service.clone(), *role)))),
+        Affected::Processes(hosts) => Some((hosts, Whose::Host)),
+        Affected::Disks { service, hosts } => Some((hosts, Whose::Disk(service.clone()))),
+        Affected::Daemons { service, role, hosts } => Some((hosts, Whose::Daemons((service.clone(), *role)))),
         Affected::Link | Affected::Packets(_) => None,
     }
 }
@@ -311,7 +343,8 @@ fn effect(action: &FaultAction) -> Effect {
         FaultAction::Outage { .. }
         | FaultAction::Rate { .. }
         | FaultAction::Pause { .. }
-        | FaultAction::Kill { .. } => Effect::Outage,
+        | FaultAction::Kill { .. }
+        | FaultAction::Disk { .. } => Effect::Outage,
     }
 }
 
@@ -329,6 +362,14 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
             format!("{} of the packets {} later for {time}", percent(*share), duration_text(*by))
         }
         FaultAction::Pause { .. } => format!("processes paused for {time}"),
+        FaultAction::Disk { trouble, .. } => match trouble {
+            DiskTrouble::Slow { factor } => format!("{factor} times as slow for {time}"),
+            DiskTrouble::Errors { ratio, code } => {
+                format!("{code} to {} of its requests for {time}", percent(*ratio))
+            }
+            DiskTrouble::Full => format!("full for {time}"),
+            DiskTrouble::Stuck => format!("no answer for {time}"),
+        },
         FaultAction::Kill { returns: None } => "processes killed".to_owned(),
         FaultAction::Kill { returns: Some(_) } => format!("processes killed, and started again {time} later"),
     };
@@ -341,6 +382,7 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
     match &fault.parts[part].affected {
         Affected::Link => what,
         Affected::Processes(hosts) => format!("{what} on {}", names(hosts)),
+        Affected::Disks { service, hosts } => format!("{what}: disk of {service} on {}", names(hosts)),
         Affected::Daemons { service, role, hosts } => {
             format!("{what} of {service}'s {} on {}", role.name(), names(hosts))
         }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use weir_core::scenario::{Configuration, Role, Service};
+use weir_core::scenario::{Configuration, DiskTrouble, Role, Service};
 use weir_core::topology::Topology;
 use weir_disk::model::Settings;
-use weir_disk::{DiskProcess, Mounted};
+use weir_disk::{DiskProcess, Mounted, Trouble};
 use weir_lab::Lab;
 use weir_lab::data::SHARED_NAME;
 use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare};
@@ -37,6 +37,8 @@ pub struct Up {
     pub disks: Option<DiskProcess>,
     /// What the disks are called, in the order of the process's page.
     pub disk_names: Vec<String>,
+    /// Something was wrong with a disk, and may still be.
+    is_troubled: bool,
 }
 
 /// What is of a service is called so, and on.
@@ -53,6 +55,42 @@ impl Up {
         };
         let disks = self.disks.iter().map(|disks| ("disks".to_owned(), disks.id()));
         self.running.iter().flat_map(of_service).chain(disks).collect()
+    }
+
+    /// Has something be wrong with the disk of a service on a host, or (`None`) nothing any more.
+    ///
+    /// Errors: for people.
+    pub fn trouble(&mut self, service: &str, host: &str, trouble: Option<DiskTrouble>) -> Result<(), String> {
+        let name = format!("{SERVICE_ENTITY}{service}.disk.{host}");
+        let index = self.disk_names.iter().position(|own| *own == name);
+        let (Some(index), Some(disks)) = (index, &mut self.disks) else {
+            return Err("there is no such disk".to_owned());
+        };
+        self.is_troubled = true;
+        let well = Trouble::default();
+        disks.set_trouble(
+            index,
+            match trouble {
+                None => well,
+                Some(DiskTrouble::Slow { factor }) => Trouble { slow: factor, ..well },
+                Some(DiskTrouble::Errors { ratio, code }) => {
+                    Trouble { error_ratio: ratio, error_code: error_number(code), ..well }
+                }
+                Some(DiskTrouble::Full) => Trouble { is_full: true, ..well },
+                Some(DiskTrouble::Stuck) => Trouble { is_stuck: true, ..well },
+            },
+        )
+    }
+
+    /// Has all disks be well again.
+    pub fn mend_disks(&mut self) -> Result<(), String> {
+        if let (true, Some(disks)) = (self.is_troubled, &mut self.disks) {
+            for index in 0..self.disk_names.len() {
+                disks.set_trouble(index, Trouble::default())?;
+            }
+            self.is_troubled = false;
+        }
+        Ok(())
     }
 
     /// Lets all of it live on without this process.
@@ -210,6 +248,16 @@ fn copy(from: &Path, to: &Directory) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Numbers of the errors that the language of scenarios has for disks.
+fn error_number(code: &str) -> i32 {
+    match code {
+        "ENOSPC" => 28,
+        "EROFS" => 30,
+        "EREMOTEIO" => 121,
+        _ => 5,
+    }
 }
 
 /// Refuses services whose programs are not there, before anything is started.

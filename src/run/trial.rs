@@ -2,7 +2,7 @@
 
 use crate::run::campaign::place_of;
 use crate::run::captures::Captures;
-use crate::run::faults::{Due, Injector, Occurrence, Order};
+use crate::run::faults::{Due, Injector, Occurrence, Order, Whose};
 use crate::run::measure::to_trial_clock;
 use crate::run::outlook;
 use crate::run::progress::Progress;
@@ -28,7 +28,6 @@ use weir_core::scenario::Configuration;
 use weir_lab::Lab;
 use weir_report::{WriteError, Writer};
 use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
-use weir_service::Running;
 use weir_sys::process::Signal;
 use weir_telemetry::DiskPageSampler;
 use weir_telemetry::{PortSampler, Schedule, Teller};
@@ -85,7 +84,7 @@ struct Watch<'a> {
     input: &'a TrialInput<'a>,
     /// `None`: the hosts are real, and nothing between them is ours.
     lab: Option<&'a mut Lab>,
-    services: &'a mut [Running],
+    up: &'a mut Up,
     progress: &'a mut Progress,
     /// When each group of jobs is planned to run.
     planned: Vec<Range<Duration>>,
@@ -193,16 +192,28 @@ impl Watch<'_> {
     /// Carries out what a fault does to the processes of a host, and notes when it was done.
     fn obey(&mut self, due: &Due, fleet: &mut Fleet) {
         let host = self.input.configuration.topology.hosts[due.host].name.clone();
+        if let (Whose::Disk(service), Order::Trouble(_) | Order::Mend) = (&due.whose, due.order) {
+            let (trouble, event, verb) = match due.order {
+                Order::Trouble(trouble) => (Some(trouble), "fault-start", "begins"),
+                _ => (None, "fault-end", "ends"),
+            };
+            let done = self.up.trouble(service, &host, trouble);
+            let at = weir_sys::clock::monotonic();
+            let but = done.map_or_else(|error| format!(", but {error}"), |()| String::new());
+            return self.fault_event(due, &host, at, event, &format!("{verb}{but}"));
+        }
         let (signal, event, verb) = match due.order {
             Order::Pause(_) => (Signal::Stop, "fault-start", "begins"),
             Order::Resume => (Signal::Continue, "fault-end", "ends"),
             Order::Kill => (Signal::Kill, "fault-start", "begins"),
             Order::Return => return self.bring_back(due, &host, fleet),
+            Order::Trouble(_) | Order::Mend => return,
         };
-        let there = self.signal_daemons(due, signal) | (due.daemons.is_none() && fleet.signal(&host, signal));
+        let there =
+            self.signal_daemons(due, signal) | (due.whose == Whose::Host && fleet.signal(&host, signal));
         let done = weir_sys::clock::monotonic();
         self.paused.retain(|paused| *paused != host);
-        if there && signal == Signal::Stop && due.daemons.is_none() {
+        if there && signal == Signal::Stop && due.whose == Whose::Host {
             self.paused.push(host.clone());
         }
         let but = if there { "" } else { ", but there was no process" };
@@ -212,8 +223,8 @@ impl Watch<'_> {
     /// The same for processes of services: those of a role, or all on the host. True if there were some.
     fn signal_daemons(&mut self, due: &Due, which: Signal) -> bool {
         let mut there = false;
-        for running in self.services.iter_mut() {
-            for daemon in running.daemons_of(due.host, due.daemons.as_ref()) {
+        for running in self.up.running.iter_mut() {
+            for daemon in running.daemons_of(due.host, due.whose.daemons()) {
                 there |= match which {
                     Signal::Kill => daemon.kill(),
                     which => daemon.signal(which) > 0,
@@ -225,8 +236,11 @@ impl Watch<'_> {
 
     /// Between trials services are as they were: what stood still goes on, what was killed is started again.
     fn undo_services(&mut self) {
+        if let Err(error) = self.up.mend_disks() {
+            self.warnings.push(error);
+        }
         let Some(lab) = self.lab.as_deref() else { return };
-        for running in self.services.iter_mut() {
+        for running in self.up.running.iter_mut() {
             for daemon in running.daemons.iter_mut() {
                 daemon.signal(Signal::Continue);
                 if let (true, Some(holder)) = (daemon.is_down(), lab.holder(daemon.host))
@@ -248,15 +262,16 @@ impl Watch<'_> {
         let Some(lab) = self.lab.as_deref() else { return };
         let places = [(host.to_owned(), place_of(lab, due.host))].into();
         let launcher = LabLauncher { program: self.input.program.to_owned(), places };
-        let mut failed = match due.daemons {
-            Some(_) => None,
-            None => fleet.launch_again(&launcher, host).err().map(|error| error.to_string()),
+        let mut failed = match due.whose {
+            Whose::Daemons(_) | Whose::Disk(_) => None,
+            Whose::Host => fleet.launch_again(&launcher, host).err().map(|error| error.to_string()),
         };
         if let Some(holder) = lab.holder(due.host) {
             let daemons = self
-                .services
+                .up
+                .running
                 .iter_mut()
-                .flat_map(|running| running.daemons_of(due.host, due.daemons.as_ref()));
+                .flat_map(|running| running.daemons_of(due.host, due.whose.daemons()));
             for daemon in daemons {
                 failed = failed.or(daemon.start_again(holder).err().map(|error| error.to_string()));
             }
@@ -591,7 +606,7 @@ pub fn run(
     let mut watch = Watch {
         input,
         lab: lab.as_deref_mut(),
-        services: &mut up.running,
+        up,
         progress,
         planned: turns::planned(input.jobs),
         trial_start: None,

@@ -1,7 +1,7 @@
 //! Disks of stated speed under a real server, as its clients and programs on its host see them.
 
 use super::support::lab::bring_up;
-use super::support::{beside, need_lab, run, run_settled};
+use super::support::{beside, need_lab, run, run_file, run_settled, settled};
 use std::fs;
 
 const LAB: &str = r#"
@@ -84,6 +84,67 @@ fn a_slow_disk_is_named_as_what_holds_its_readers_and_a_fast_one_is_not() {
     let _turn = beside();
     let (status, summary, ran) = run_settled(&format!("{READS}{LAB}"), &[]);
     assert_eq!(status, 0, "{summary:#}\n{}", ran.stderr);
+}
+
+const TROUBLES: &str = r#"
+[scenario]
+name = "troubled-disk"
+trials = 1
+[[step]]
+name     = "read"
+workload = "io-random"
+hosts    = "user-0"
+target   = "service:files/store/f-0"
+size     = "8KiB"
+depth    = 2
+verify   = true
+duration = "6s"
+timeout  = "20s"
+[[fault]]
+name = "stuck"
+step = "read"
+at   = "1s"
+on   = "service.files.disk"
+do   = { stuck = { for = "1500ms" } }
+[[fault]]
+name = "fails"
+step = "read"
+at   = "4s"
+on   = "service.files.disk.store-0"
+do   = { errors = { ratio = 1.0, for = "1s" } }
+[[criterion]]
+text = "while it is stuck nothing is read"
+metric = "io.pause_seconds.max"
+between = ["1400ms", "2500ms"]
+[[criterion]]
+text = "the server ends a connection whose file it cannot read, and the reader asks again until it can"
+metric = "io.failed_operations"
+at_most = 0
+[[criterion]]
+text = "and nothing is wrong"
+metric = "io.mismatched_operations"
+at_most = 0
+"#;
+
+// Spec: disk.md#disk-10
+#[test]
+fn a_disk_that_is_stuck_stops_its_readers_for_so_long_and_the_server_tells_of_one_with_errors() {
+    need_lab();
+    let _turn = beside();
+    let quick = LAB.replace("rate = \"20MB/s\", position = \"8ms\"", "position = \"1ms\"");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    fs::write(&file, format!("{TROUBLES}{quick}")).unwrap();
+    let (status, summary, ran) = settled(|| run_file(&file, folder.path(), &[]), |(_, summary, _)| summary);
+    assert_eq!(status, 0, "{summary:#}\n{}", ran.stderr);
+    let log = std::path::Path::new(summary["results"].as_str().unwrap())
+        .join("services/files/store-0/server/log/xrootd.out");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("input/output error"), "{log}");
+    let wrong = format!("{TROUBLES}{LAB}").replace("service.files.disk.store-0", "service.files.server");
+    fs::write(&file, wrong).unwrap();
+    let refused = run(&["check", file.to_str().unwrap()]);
+    assert!(refused.status == 2 && refused.stderr.contains("are of disks"), "{}", refused.stderr);
 }
 
 // Spec: disk.md#disk-6, disk.md#disk-7 and disk.md#disk-8

@@ -3,7 +3,7 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::plan::{Affected, Fault, FaultAction, FaultPart, Role, Service, Step};
+use super::plan::{Affected, DiskTrouble, Fault, FaultAction, FaultPart, Role, Service, Step};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Table, shortened};
@@ -69,7 +69,9 @@ pub(super) fn faults(
         let hosts = |part: &FaultPart| match &part.affected {
             Affected::Link => 1,
             Affected::Packets(matches) => 1 + matches.from.len() + matches.to.len(),
-            Affected::Processes(hosts) | Affected::Daemons { hosts, .. } => hosts.len(),
+            Affected::Processes(hosts) | Affected::Daemons { hosts, .. } | Affected::Disks { hosts, .. } => {
+                hosts.len()
+            }
         };
         parts += fault.on.len() + fault.parts.iter().map(hosts).sum::<usize>();
         if parts > PARTS_MAX {
@@ -108,7 +110,20 @@ fn read_fault(
     let (on_text, action, matches) = (on_text?, action?, matches?);
     let topology = topology?;
     let mut on = Vec::new();
-    let parts = if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill { .. }) {
+    let parts = if matches!(action, FaultAction::Disk { .. }) {
+        let (service, hosts) = read_disks_on(reader, &on_text, topology, services)?;
+        if matches.is_some() {
+            let message = format!("`match` chooses packets, and {} has none", action_name(&action));
+            reader.problems().add(reader.place_of("match"), message);
+            return None;
+        }
+        let phased = by_phase(reader, topology, &hosts)?;
+        let part = |(phase, hosts)| FaultPart {
+            phase,
+            affected: Affected::Disks { service: service.clone(), hosts },
+        };
+        phased.into_iter().map(part).collect()
+    } else if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill { .. }) {
         let (of, hosts) = match on_text.strip_prefix("service.") {
             Some(on) => {
                 let (of, hosts) = read_daemons_on(reader, on, topology, services)?;
@@ -260,6 +275,44 @@ fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool)
         return None;
     }
     Some(chosen)
+}
+
+/// `service.NAME.disk` or `service.NAME.disk.HOST`, which may be a glob: the service, and the hosts of its disks by index.
+fn read_disks_on(
+    reader: &Reader<'_>,
+    on: &str,
+    topology: &Topology,
+    services: &[Service],
+) -> Option<(String, Vec<usize>)> {
+    let (problems, at) = (reader.problems(), reader.place_of("on"));
+    let words: Vec<&str> = on.splitn(4, '.').collect();
+    let (name, host) = match words.as_slice() {
+        ["service", name, "disk"] => (*name, "*"),
+        ["service", name, "disk", host] => (*name, *host),
+        _ => {
+            let message = format!("`on` {:?}: slow, errors, full and stuck are of disks", shortened(on));
+            problems.add_help(at, message, "service.NAME.disk, or service.NAME.disk.HOST for one of them");
+            return None;
+        }
+    };
+    let with_disks = services.iter().filter(|service| service.disk.is_some());
+    let Some(service) = with_disks.clone().find(|service| service.name == name) else {
+        let names = with_disks.map(|service| service.name.as_str());
+        let message = format!("`on`: no step needs a service {:?} with disks", shortened(name));
+        problems.add_helped(at, message, suggestion(name, names));
+        return None;
+    };
+    let servers = service.place.iter().filter(|(role, _)| *role == Role::Server).flat_map(|(_, hosts)| hosts);
+    let glob = parsed(host, at, reader)?;
+    let of_host = |host: &&usize| glob.matches(&topology.hosts[**host].name);
+    let chosen: Vec<usize> = servers.clone().filter(of_host).copied().collect();
+    if chosen.is_empty() {
+        let names = servers.map(|host| topology.hosts[*host].name.as_str());
+        let message = format!("`on`: service {name} has no disk on {:?}", shortened(host));
+        problems.add_helped(at, message, suggestion(host, names));
+        return None;
+    }
+    Some((name.to_owned(), chosen))
 }
 
 /// `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob: the service and the role, and the hosts by index.
@@ -428,7 +481,12 @@ fn action_name(action: &FaultAction) -> &'static str {
         FaultAction::Corrupt { .. } => "corrupt",
         FaultAction::Pause { .. } => "pause",
         FaultAction::Kill { .. } => "kill",
+        FaultAction::Disk { .. } => "a fault of disks",
     }
+}
+
+fn disk(trouble: DiskTrouble, duration: Duration) -> FaultAction {
+    FaultAction::Disk { trouble, duration }
 }
 
 fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
@@ -443,7 +501,8 @@ fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
                 action.at,
                 format!("`do` names {} actions", written.len()),
                 "one of outage = { for }, rate = { to, for }, delay = { add, for }, loss = { ratio, for }, \
-                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {} or { for }",
+                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {} or { for }; of disks slow = { factor, for }, \
+                 errors = { ratio, code, for }, full = { for }, stuck = { for }",
             );
         }
         return None;
@@ -460,6 +519,14 @@ fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
         "loss" => FaultAction::Loss { ratio: body.ratio("ratio")?, duration: duration? },
         "corrupt" => FaultAction::Corrupt { ratio: body.ratio("ratio")?, duration: duration? },
         "pause" => FaultAction::Pause { duration: duration? },
+        "slow" => disk(DiskTrouble::Slow { factor: body.ratio("factor")? }, duration?),
+        "errors" => {
+            let code = body.text("code")?;
+            let code = schema::DISK_ERRORS.iter().find(|known| **known == code)?;
+            disk(DiskTrouble::Errors { ratio: body.ratio("ratio")?, code }, duration?)
+        }
+        "full" => disk(DiskTrouble::Full, duration?),
+        "stuck" => disk(DiskTrouble::Stuck, duration?),
         _ => {
             let (share, by) = (body.ratio("share"), body.duration("by"));
             FaultAction::DelaySome { share: share?, by: by?, duration: duration? }

@@ -405,6 +405,8 @@ pub enum Affected {
     Packets(Match),
     /// The processes of these hosts, by index in the topology.
     Processes(Vec<usize>),
+    /// The disks of a service on these hosts.
+    Disks { service: String, hosts: Vec<usize> },
     /// The processes of a service, of one role, on these hosts.
     Daemons { service: String, role: Role, hosts: Vec<usize> },
 }
@@ -429,7 +431,7 @@ impl Affected {
             }
             Affected::Processes(hosts) => step_hosts.iter().any(|host| hosts.contains(host)),
             // Only services that steps need are up.
-            Affected::Daemons { .. } => true,
+            Affected::Daemons { .. } | Affected::Disks { .. } => true,
         }
     }
 }
@@ -470,6 +472,26 @@ pub enum FaultAction {
     Kill {
         returns: Option<Duration>,
     },
+    /// Something is wrong with disks.
+    Disk {
+        trouble: DiskTrouble,
+        duration: Duration,
+    },
+}
+
+/// What is wrong with a disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DiskTrouble {
+    Slow {
+        factor: f64,
+    },
+    /// A share of its reads and writes fails with the error of this name.
+    Errors {
+        ratio: f64,
+        code: &'static str,
+    },
+    Full,
+    Stuck,
 }
 
 impl FaultAction {
@@ -482,6 +504,7 @@ impl FaultAction {
             | FaultAction::Loss { duration, .. }
             | FaultAction::DelaySome { duration, .. }
             | FaultAction::Corrupt { duration, .. }
+            | FaultAction::Disk { duration, .. }
             | FaultAction::Pause { duration } => *duration,
             FaultAction::Kill { returns } => returns.unwrap_or_default(),
         }

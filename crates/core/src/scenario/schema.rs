@@ -353,6 +353,20 @@ pub(super) static KILL_ACTION: &[Param] =
         .range(1.0, 30.0 * DAY_NS)];
 const FOR: Param = duration("for", "How long.").required().range(1.0, 30.0 * DAY_NS);
 
+pub(super) static SLOW_ACTION: &[Param] = &[
+    Param::new("factor", Kind::Ratio, "How many times as long everything takes.").required().range(1.0, 1e6),
+    FOR,
+];
+pub(super) static ERRORS_ACTION: &[Param] = &[
+    ratio("ratio", "Share of the reads and writes that fail, evenly spread.").required(),
+    Param::new("code", Kind::Choice(DISK_ERRORS), "The error.").default("EIO"),
+    FOR,
+];
+pub(super) static FULL_ACTION: &[Param] = &[FOR];
+pub(super) static STUCK_ACTION: &[Param] = &[FOR];
+/// Errors that disks give.
+pub(super) const DISK_ERRORS: &[&str] = &["EIO", "ENOSPC", "EROFS", "EREMOTEIO"];
+
 pub(super) static DO: &[Param] = &[
     Param::new("outage", Kind::Table(OUTAGE), "Everything is lost."),
     Param::new("rate", Kind::Table(RATE_ACTION), "The link has another rate."),
@@ -374,6 +388,14 @@ pub(super) static DO: &[Param] = &[
         Kind::Table(KILL_ACTION),
         "The processes of the hosts are killed, and started again after `for`; without it they stay dead for the rest of the trial.",
     ),
+    Param::new(
+        "slow",
+        Kind::Table(SLOW_ACTION),
+        "A disk takes longer; `on` is service.NAME.disk or service.NAME.disk.HOST.",
+    ),
+    Param::new("errors", Kind::Table(ERRORS_ACTION), "A disk fails some of its reads and writes."),
+    Param::new("full", Kind::Table(FULL_ACTION), "A disk takes nothing more."),
+    Param::new("stuck", Kind::Table(STUCK_ACTION), "A disk answers no read and no write until it is over."),
 ];
 
 pub(super) static MATCH: &[Param] = &[
@@ -405,7 +427,7 @@ pub(super) static FAULT: &[Param] = &[
     ),
     text(
         "on",
-        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob. Of pause and kill also service.NAME.ROLE[.HOST].",
+        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob. Of pause and kill also service.NAME.ROLE[.HOST]; of slow, errors, full and stuck service.NAME.disk[.HOST].",
     )
     .required(),
     Param::new("match", Kind::Table(MATCH), "Only the packets for which all of this holds."),
