@@ -1,6 +1,6 @@
 //! `weir io`, and io steps of scenarios, on files of this machine.
 
-use super::support::{Ran, finish_within, ran, run, start, turn, weir};
+use super::support::{Ran, finish_within, ran, run, run_file, settled, start, turn, weir};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -184,8 +184,7 @@ between = ["400ms", "1.5s"]
     );
     fs::write(&scenario, text).unwrap();
     let out = folder.path().join("results");
-    let ran = run(&["run", scenario.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()]);
-    let summary = document(&ran);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let (status, summary, ran) = settled(|| run_file(&scenario, &out, &[]), |(_, summary, _)| summary);
+    assert_eq!(status, 0, "{summary:#}\n{}", ran.stderr);
     assert_eq!(names(&folder.path().join("store")), [""; 0]);
 }
