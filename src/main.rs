@@ -13,14 +13,11 @@ use std::process::exit;
 fn main() {
     weir_sys::signal::failed_writes_are_errors();
     #[cfg(feature = "lab")]
-    match std::env::args_os().nth(1) {
-        Some(first) if first == weir_disk::SUBCOMMAND => exit(weir_disk::main()),
-        Some(first) => {
-            if let Some(status) = weir_lab::hidden(&first) {
-                exit(status);
-            }
-        }
-        None => {}
+    if let Some(status) = std::env::args_os()
+        .nth(1)
+        .and_then(|first| weir_lab::hidden(&first).or_else(|| weir_disk::hidden(&first)))
+    {
+        exit(status);
     }
     let ended = match commands::Cli::try_parse() {
         Ok(cli) => cli.command.run(),

@@ -126,8 +126,7 @@ fn up(args: &Up) -> anyhow::Result<i32> {
     let library = registry::library(&args.file);
     services::check_installed(&library, [&first])?;
     let furnish = &mut |lab: &mut Lab, folder: &Path| {
-        let program = Path::new("/proc/self/exe");
-        let up = services::start(lab, &first.topology, &first.services, &library, folder, program);
+        let up = services::start(lab, &first.topology, &first.services, &library, folder);
         let up = up.map_err(|error| LabError::Furnish(format!("{error:#}")))?;
         let states = first.services.iter().map(|service| service_state(service, &up.running)).collect();
         up.release();

@@ -348,14 +348,7 @@ impl<'a> Campaign<'a> {
         else {
             return Ok(()); // what is given is there
         };
-        *up = services::start(
-            lab,
-            topology,
-            &configuration.services,
-            self.library,
-            folder.path(),
-            &self.program,
-        )?;
+        *up = services::start(lab, topology, &configuration.services, self.library, folder.path())?;
         services.clone_from(&configuration.services);
         Ok(())
     }
@@ -454,8 +447,10 @@ impl<'a> Campaign<'a> {
             let same = |other: &&Configuration| other.topology == configuration.topology;
             let places = services::places(self.plan.configurations.iter().filter(same));
             let folder = if places.is_empty() { None } else { Some(RunFolder::make()?) };
-            for (host, folder) in places.into_iter().zip(std::iter::repeat(&folder)) {
-                folder.as_ref().map(|folder| lab.hold(host, folder.path()).map(drop)).transpose()?;
+            if let Some(folder) = &folder {
+                for host in places {
+                    lab.hold(host, folder.path())?;
+                }
             }
             if !self.environment_kept {
                 self.writer.environment(&environment::with_lab(&self.environment, lab.notes()))?;

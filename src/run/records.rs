@@ -267,8 +267,7 @@ fn speaking(configuration: &Configuration, step: &Step) -> Vec<(usize, usize)> {
         return step.pairs.clone();
     }
     let used = configuration.services.iter().filter(|service| step.services.contains(&service.name));
-    let of_services: BTreeSet<usize> =
-        used.flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect();
+    let of_services: BTreeSet<usize> = used.flat_map(|service| service.hosts()).collect();
     let hosts: BTreeSet<usize> = step.hosts().collect();
     let each = |host: usize| {
         of_services.iter().filter(move |other| **other != host).map(move |other| (host, *other))

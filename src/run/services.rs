@@ -14,6 +14,7 @@ use weir_lab::data::SHARED_NAME;
 use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare};
 use weir_storage::content::Content;
 use weir_sys::directory::Directory;
+use weir_sys::errno;
 
 /// In a host's folder on the machine, what its disks keep. The host does not see it: it would go around the disk.
 const DISKS_FOLDER: &str = "disks";
@@ -25,7 +26,7 @@ const OF_DAEMONS: [&str; 2] = ["data", "run"];
 /// Hosts by index on which services of these configurations live.
 pub fn places<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> BTreeSet<usize> {
     let services = configurations.into_iter().flat_map(|configuration| &configuration.services);
-    services.flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect()
+    services.flat_map(Service::hosts).collect()
 }
 
 /// What is up of services.
@@ -44,6 +45,10 @@ pub struct Up {
 /// What is of a service is called so, and on.
 pub const SERVICE_ENTITY: &str = "service.";
 
+fn disk_name(service: &str, host: &str) -> String {
+    format!("{SERVICE_ENTITY}{service}.disk.{host}")
+}
+
 impl Up {
     /// Its processes by name, for whoever counts what they cost.
     pub fn processes(&self) -> Vec<(String, u32)> {
@@ -61,7 +66,7 @@ impl Up {
     ///
     /// Errors: for people.
     pub fn trouble(&mut self, service: &str, host: &str, trouble: Option<DiskTrouble>) -> Result<(), String> {
-        let name = format!("{SERVICE_ENTITY}{service}.disk.{host}");
+        let name = disk_name(service, host);
         let index = self.disk_names.iter().position(|own| *own == name);
         let (Some(index), Some(disks)) = (index, &mut self.disks) else {
             return Err("there is no such disk".to_owned());
@@ -74,7 +79,8 @@ impl Up {
                 None => well,
                 Some(DiskTrouble::Slow { factor }) => Trouble { slow: factor, ..well },
                 Some(DiskTrouble::Errors { ratio, code }) => {
-                    Trouble { error_ratio: ratio, error_code: error_number(code), ..well }
+                    let code = errno::number(code).unwrap_or(well.error_code);
+                    Trouble { error_ratio: ratio, error_code: code, ..well }
                 }
                 Some(DiskTrouble::Full) => Trouble { is_full: true, ..well },
                 Some(DiskTrouble::Stuck) => Trouble { is_stuck: true, ..well },
@@ -111,10 +117,8 @@ pub fn start(
     services: &[Service],
     library: &Library,
     of_lab: &Path,
-    program: &Path,
 ) -> anyhow::Result<Up> {
-    let hosts: BTreeSet<usize> =
-        services.iter().flat_map(|service| &service.place).flat_map(|(_, hosts)| hosts).copied().collect();
+    let hosts: BTreeSet<usize> = services.iter().flat_map(Service::hosts).collect();
     for host in &hosts {
         lab.hold(*host, of_lab)?;
     }
@@ -149,7 +153,7 @@ pub fn start(
     let (disk_names, mounted): (Vec<String>, Vec<Mounted<'_>>) = disks(services, &hosts).into_iter().unzip();
     let mut up = Up { disk_names, ..Up::default() };
     if let Some(first) = hosts.keys().next().filter(|_| !mounted.is_empty()) {
-        let started = DiskProcess::start(program, &mounted, lab.namespace(*first), outlives_us);
+        let started = DiskProcess::start(lab.exe(), &mounted, lab.namespace(*first), outlives_us);
         up.disks = Some(started.map_err(|text| anyhow!(text))?);
     }
     for service in prepared {
@@ -163,11 +167,8 @@ fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Ve
     let mut all = Vec::new();
     for service in services {
         let Some(shape) = &service.disk else { continue };
-        let servers =
-            service.place.iter().filter(|(role, _)| *role == Role::Server).flat_map(|(_, hosts)| hosts);
-        for ground in servers.filter_map(|host| hosts.get(host)) {
+        for ground in service.hosts_as(Role::Server).iter().filter_map(|host| hosts.get(host)) {
             let Some(folder) = ground.disks.get(&service.name) else { continue };
-            let name = format!("{SERVICE_ENTITY}{}.disk.{}", service.name, ground.name);
             let mounted = Mounted {
                 holder: ground.holder,
                 at: folder.inside.clone(),
@@ -181,7 +182,7 @@ fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Ve
                 },
                 array: shape.array.clone(),
             };
-            all.push((name, mounted));
+            all.push((disk_name(&service.name, ground.name), mounted));
         }
     }
     all
@@ -248,16 +249,6 @@ fn copy(from: &Path, to: &Directory) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Numbers of the errors that the language of scenarios has for disks.
-fn error_number(code: &str) -> i32 {
-    match code {
-        "ENOSPC" => 28,
-        "EROFS" => 30,
-        "EREMOTEIO" => 121,
-        _ => 5,
-    }
 }
 
 /// Refuses services whose programs are not there, before anything is started.

@@ -251,7 +251,7 @@ impl DiskFiles {
         }
         if change.uid.is_some() || change.gid.is_some() {
             let (uid, gid) = (change.uid.map(Uid::from_raw), change.gid.map(Gid::from_raw));
-            rustix::fs::chownat(CWD, &path, uid, gid, flags).map_err(io::Error::from)?;
+            rustix::fs::chownat(CWD, &path, uid, gid, flags).map_err(errno)?;
         }
         if let Some(size) = change.size {
             let file = match change.handle {
@@ -267,7 +267,7 @@ impl DiskFiles {
         if change.accessed.is_some() || change.modified.is_some() {
             let times =
                 Timestamps { last_access: spec(change.accessed), last_modification: spec(change.modified) };
-            rustix::fs::utimensat(CWD, &path, &times, flags).map_err(io::Error::from)?;
+            rustix::fs::utimensat(CWD, &path, &times, flags).map_err(errno)?;
         }
         Ok(attributes(ino.0, &self.about(ino)?))
     }
@@ -361,6 +361,19 @@ fn open_backing(path: &Path, flags: i32, made_with: Option<u32>) -> io::Result<F
 /// Reads and writes go to us each time, several at once.
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
+/// Tells the kernel of a file.
+fn told(reply: ReplyEntry, file: Result<FileAttr, Errno>) {
+    match file {
+        Ok(attributes) => reply.entry(&TTL, &attributes, NO_GENERATION),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// An error of a call, as the kernel is told it.
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::from(io::Error::from(error))
+}
+
 macro_rules! answer {
     ($reply:ident, $result:expr) => {
         match $result {
@@ -383,10 +396,7 @@ impl Filesystem for DiskFiles {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.child(parent, name).and_then(|(below, whole)| self.entry(&below, &whole)) {
-            Ok(attributes) => reply.entry(&TTL, &attributes, NO_GENERATION),
-            Err(error) => reply.error(error),
-        }
+        told(reply, self.child(parent, name).and_then(|(below, whole)| self.entry(&below, &whole)));
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, nlookup: u64) {
@@ -447,13 +457,10 @@ impl Filesystem for DiskFiles {
     ) {
         let made = self.child(parent, name).and_then(|(below, whole)| {
             let (kind, mode) = (rustix::fs::FileType::from_raw_mode(mode), Mode::from_raw_mode(mode));
-            rustix::fs::mknodat(CWD, &whole, kind, mode, u64::from(device)).map_err(io::Error::from)?;
+            rustix::fs::mknodat(CWD, &whole, kind, mode, u64::from(device)).map_err(errno)?;
             self.owned(request, &below, &whole)
         });
-        match made {
-            Ok(attributes) => reply.entry(&TTL, &attributes, NO_GENERATION),
-            Err(error) => reply.error(error),
-        }
+        told(reply, made);
     }
 
     fn mkdir(
@@ -469,10 +476,7 @@ impl Filesystem for DiskFiles {
             DirBuilder::new().mode(mode & 0o7777).create(&whole)?;
             self.owned(request, &below, &whole)
         });
-        match made {
-            Ok(attributes) => reply.entry(&TTL, &attributes, NO_GENERATION),
-            Err(error) => reply.error(error),
-        }
+        told(reply, made);
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -488,10 +492,7 @@ impl Filesystem for DiskFiles {
             symlink(target, &whole)?;
             self.owned(request, &below, &whole)
         });
-        match made {
-            Ok(attributes) => reply.entry(&TTL, &attributes, NO_GENERATION),
-            Err(error) => reply.error(error),
-        }
+        told(reply, made);
     }
 
     fn rename(
@@ -512,7 +513,7 @@ impl Filesystem for DiskFiles {
             if flags.contains(rustix::fs::RenameFlags::EXCHANGE) {
                 return Err(Errno::EINVAL); // two paths would change their numbers at once
             }
-            rustix::fs::renameat_with(CWD, &whole_from, CWD, &whole_to, flags).map_err(io::Error::from)?;
+            rustix::fs::renameat_with(CWD, &whole_from, CWD, &whole_to, flags).map_err(errno)?;
             if let Some(replaced) = replaced.filter(|about| about.is_file() && about.nlink() == 1) {
                 self.behind.grow(replaced.len(), 0);
             }
@@ -535,10 +536,7 @@ impl Filesystem for DiskFiles {
             fs::hard_link(path, &whole)?;
             self.entry(&below, &whole)
         });
-        match made {
-            Ok(attributes) => reply.entry(&TTL, &attributes, NO_GENERATION),
-            Err(error) => reply.error(error),
-        }
+        told(reply, made);
     }
 
     fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -751,34 +749,27 @@ impl Filesystem for DiskFiles {
         reply: ReplyEmpty,
     ) {
         let flags = XattrFlags::from_bits_truncate(flags as u32);
-        let set = self.path(ino).and_then(|path| {
-            rustix::fs::lsetxattr(path, name, value, flags)
-                .map_err(|error| Errno::from(io::Error::from(error)))
-        });
+        let set =
+            self.path(ino).and_then(|path| rustix::fs::lsetxattr(path, name, value, flags).map_err(errno));
         answer!(reply, set);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let mut value = vec![0; 64 << 10];
-        let read = self.path(ino).and_then(|path| {
-            rustix::fs::lgetxattr(path, name, &mut value[..])
-                .map_err(|error| Errno::from(io::Error::from(error)))
-        });
+        let read =
+            self.path(ino).and_then(|path| rustix::fs::lgetxattr(path, name, &mut value[..]).map_err(errno));
         attribute(read.map(|length| &value[..length]), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let mut names = vec![0; 64 << 10];
-        let read = self.path(ino).and_then(|path| {
-            rustix::fs::llistxattr(path, &mut names[..]).map_err(|error| Errno::from(io::Error::from(error)))
-        });
+        let read =
+            self.path(ino).and_then(|path| rustix::fs::llistxattr(path, &mut names[..]).map_err(errno));
         attribute(read.map(|length| &names[..length]), size, reply);
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.path(ino).and_then(|path| {
-            rustix::fs::lremovexattr(path, name).map_err(|error| Errno::from(io::Error::from(error)))
-        });
+        let removed = self.path(ino).and_then(|path| rustix::fs::lremovexattr(path, name).map_err(errno));
         answer!(reply, removed);
     }
 
@@ -802,7 +793,7 @@ impl Filesystem for DiskFiles {
                 self.make_room(&file, offset.saturating_add(length))?;
             }
             let taken = rustix::fs::fallocate(&*file, flags, offset, length);
-            taken.map_err(|error| Errno::from(io::Error::from(error)))
+            taken.map_err(errno)
         });
         answer!(reply, taken);
     }

@@ -8,4 +8,9 @@ pub mod model;
 pub mod process;
 
 pub use file_system::Trouble;
-pub use process::{DiskProcess, Mounted, SUBCOMMAND, WORDS, main};
+pub use process::{DiskProcess, Mounted, WORDS};
+
+/// Not a command for people: the process of a lab's disks, started by weir itself. Returns the exit status where `subcommand` is it.
+pub fn hidden(subcommand: &std::ffi::OsStr) -> Option<i32> {
+    (subcommand == process::SUBCOMMAND).then(process::main)
+}

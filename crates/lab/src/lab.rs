@@ -157,6 +157,11 @@ impl Lab {
         Ok(&self.holders[&host].holder)
     }
 
+    /// The program whose hidden subcommands call `hidden`.
+    pub fn exe(&self) -> &Path {
+        &self.exe
+    }
+
     /// Whether programs in it are to live on when this process ends.
     pub fn outlives_us(&self) -> bool {
         self.outlives_us

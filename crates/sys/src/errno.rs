@@ -11,6 +11,14 @@ macro_rules! names {
                 _ => None,
             }
         }
+
+        /// 5 for `EIO`; `None` for a name that Linux does not use.
+        pub fn number(name: &str) -> Option<i32> {
+            match name {
+                $(stringify!($name) => Some(libc::$name),)*
+                _ => None,
+            }
+        }
     };
 }
 

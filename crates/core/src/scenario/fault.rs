@@ -69,9 +69,7 @@ pub(super) fn faults(
         let hosts = |part: &FaultPart| match &part.affected {
             Affected::Link => 1,
             Affected::Packets(matches) => 1 + matches.from.len() + matches.to.len(),
-            Affected::Processes(hosts) | Affected::Daemons { hosts, .. } | Affected::Disks { hosts, .. } => {
-                hosts.len()
-            }
+            of_hosts => of_hosts.hosts().len(),
         };
         parts += fault.on.len() + fault.parts.iter().map(hosts).sum::<usize>();
         if parts > PARTS_MAX {
@@ -110,40 +108,25 @@ fn read_fault(
     let (on_text, action, matches) = (on_text?, action?, matches?);
     let topology = topology?;
     let mut on = Vec::new();
-    let parts = if matches!(action, FaultAction::Disk { .. }) {
-        let (service, hosts) = read_disks_on(reader, &on_text, topology, services)?;
+    let of_hosts = match action {
+        FaultAction::Disk { .. } => Some(read_disks_on(reader, &on_text, topology, services)?),
+        FaultAction::Pause { .. } | FaultAction::Kill { .. } => {
+            Some(match on_text.strip_prefix("service.") {
+                Some(on) => read_daemons_on(reader, on, topology, services)?,
+                None => Affected::Processes(read_hosts_on(reader, &on_text, topology, known.real)?),
+            })
+        }
+        _ => None,
+    };
+    let parts = if let Some(affected) = of_hosts {
         if matches.is_some() {
-            let message = format!("`match` chooses packets, and {} has none", action_name(&action));
+            let message =
+                format!("`match` chooses packets, and {} is of {}", action_name(&action), affected.sort());
             reader.problems().add(reader.place_of("match"), message);
             return None;
         }
-        let phased = by_phase(reader, topology, &hosts)?;
-        let part = |(phase, hosts)| FaultPart {
-            phase,
-            affected: Affected::Disks { service: service.clone(), hosts },
-        };
-        phased.into_iter().map(part).collect()
-    } else if matches!(action, FaultAction::Pause { .. } | FaultAction::Kill { .. }) {
-        let (of, hosts) = match on_text.strip_prefix("service.") {
-            Some(on) => {
-                let (of, hosts) = read_daemons_on(reader, on, topology, services)?;
-                (Some(of), hosts)
-            }
-            None => (None, read_hosts_on(reader, &on_text, topology, known.real)?),
-        };
-        if matches.is_some() {
-            let message = format!("`match` chooses packets, and {} is of processes", action_name(&action));
-            reader.problems().add(reader.place_of("match"), message);
-            return None;
-        }
-        let phased = by_phase(reader, topology, &hosts)?;
-        let part = |(phase, hosts)| FaultPart {
-            phase,
-            affected: match of.clone() {
-                Some((service, role)) => Affected::Daemons { service, role, hosts },
-                None => Affected::Processes(hosts),
-            },
-        };
+        let phased = by_phase(reader, topology, affected.hosts())?;
+        let part = |(phase, hosts)| FaultPart { phase, affected: affected.on_hosts(hosts) };
         phased.into_iter().map(part).collect()
     } else {
         on = read_on(reader, &on_text, topology, known)?;
@@ -277,13 +260,13 @@ fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool)
     Some(chosen)
 }
 
-/// `service.NAME.disk` or `service.NAME.disk.HOST`, which may be a glob: the service, and the hosts of its disks by index.
+/// The disks of `service.NAME.disk` or `service.NAME.disk.HOST`, which may be a glob.
 fn read_disks_on(
     reader: &Reader<'_>,
     on: &str,
     topology: &Topology,
     services: &[Service],
-) -> Option<(String, Vec<usize>)> {
+) -> Option<Affected> {
     let (problems, at) = (reader.problems(), reader.place_of("on"));
     let words: Vec<&str> = on.splitn(4, '.').collect();
     let (name, host) = match words.as_slice() {
@@ -302,26 +285,17 @@ fn read_disks_on(
         problems.add_helped(at, message, suggestion(name, names));
         return None;
     };
-    let servers = service.place.iter().filter(|(role, _)| *role == Role::Server).flat_map(|(_, hosts)| hosts);
-    let glob = parsed(host, at, reader)?;
-    let of_host = |host: &&usize| glob.matches(&topology.hosts[**host].name);
-    let chosen: Vec<usize> = servers.clone().filter(of_host).copied().collect();
-    if chosen.is_empty() {
-        let names = servers.map(|host| topology.hosts[*host].name.as_str());
-        let message = format!("`on`: service {name} has no disk on {:?}", shortened(host));
-        problems.add_helped(at, message, suggestion(host, names));
-        return None;
-    }
-    Some((name.to_owned(), chosen))
+    let hosts = hosts_of(reader, host, topology, (service, Role::Server, "disk"))?;
+    Some(Affected::Disks { service: name.to_owned(), hosts })
 }
 
-/// `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob: the service and the role, and the hosts by index.
+/// The processes of `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob.
 fn read_daemons_on(
     reader: &Reader<'_>,
     on: &str,
     topology: &Topology,
     services: &[Service],
-) -> Option<((String, Role), Vec<usize>)> {
+) -> Option<Affected> {
     let (problems, at) = (reader.problems(), reader.place_of("on"));
     let mut words = on.splitn(3, '.');
     let (name, role, host) = (words.next().unwrap_or_default(), words.next(), words.next().unwrap_or("*"));
@@ -331,8 +305,7 @@ fn read_daemons_on(
         problems.add_helped(at, message, suggestion(name, names));
         return None;
     };
-    let found = service.place.iter().find(|(own, _)| Some(own.name()) == role);
-    let Some((role, hosts)) = found else {
+    let Some((role, _)) = service.place.iter().find(|(own, _)| Some(own.name()) == role) else {
         let roles: Vec<&str> = service.place.iter().map(|(role, _)| role.name()).collect();
         let message =
             format!("`on`: service {name} has no processes of the role {:?}", shortened(role.unwrap_or("")));
@@ -343,16 +316,28 @@ fn read_daemons_on(
         );
         return None;
     };
-    let glob = parsed(host, at, reader)?;
-    let of_host = |host: &&usize| glob.matches(&topology.hosts[**host].name);
-    let chosen: Vec<usize> = hosts.iter().filter(of_host).copied().collect();
+    let hosts = hosts_of(reader, host, topology, (service, *role, role.name()))?;
+    Some(Affected::Daemons { service: name.to_owned(), role: *role, hosts })
+}
+
+/// Hosts by index of a service's role that a pattern names; `what` is on them, for the message where it names none.
+fn hosts_of(
+    reader: &Reader<'_>,
+    pattern: &str,
+    topology: &Topology,
+    (service, role, what): (&Service, Role, &str),
+) -> Option<Vec<usize>> {
+    let at = reader.place_of("on");
+    let glob = parsed(pattern, at, reader)?;
+    let name = |host: &usize| topology.hosts[*host].name.as_str();
+    let hosts = service.hosts_as(role);
+    let chosen: Vec<usize> = hosts.iter().copied().filter(|host| glob.matches(name(host))).collect();
     if chosen.is_empty() {
-        let names = hosts.iter().map(|host| topology.hosts[*host].name.as_str());
-        let message = format!("`on`: service {name} has no {} on {:?}", role.name(), shortened(host));
-        problems.add_helped(at, message, suggestion(host, names));
+        let message = format!("`on`: service {} has no {what} on {:?}", service.name, shortened(pattern));
+        reader.problems().add_helped(at, message, suggestion(pattern, hosts.iter().map(name)));
         return None;
     }
-    Some(((name.to_owned(), *role), chosen))
+    Some(chosen)
 }
 
 /// `match`, with its hosts by index; `Some(None)` where it is not written.
@@ -481,7 +466,12 @@ fn action_name(action: &FaultAction) -> &'static str {
         FaultAction::Corrupt { .. } => "corrupt",
         FaultAction::Pause { .. } => "pause",
         FaultAction::Kill { .. } => "kill",
-        FaultAction::Disk { .. } => "a fault of disks",
+        FaultAction::Disk { trouble, .. } => match trouble {
+            DiskTrouble::Slow { .. } => "slow",
+            DiskTrouble::Errors { .. } => "errors",
+            DiskTrouble::Full => "full",
+            DiskTrouble::Stuck => "stuck",
+        },
     }
 }
 

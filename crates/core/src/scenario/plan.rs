@@ -239,6 +239,18 @@ pub struct Service {
     pub disk: Option<DiskShape>,
 }
 
+impl Service {
+    /// Every host of it by index, some more than once.
+    pub fn hosts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.place.iter().flat_map(|(_, hosts)| hosts.iter().copied())
+    }
+
+    /// Hosts by index that have a role.
+    pub fn hosts_as(&self, role: Role) -> &[usize] {
+        self.place.iter().find(|(own, _)| *own == role).map_or(&[], |(_, hosts)| hosts)
+    }
+}
+
 /// A disk of stated rate, positioning time and cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskShape {
@@ -412,6 +424,37 @@ pub enum Affected {
 }
 
 impl Affected {
+    /// Hosts by index that it is on; none of what happens to links.
+    pub fn hosts(&self) -> &[usize] {
+        match self {
+            Affected::Processes(hosts) | Affected::Daemons { hosts, .. } | Affected::Disks { hosts, .. } => {
+                hosts
+            }
+            Affected::Link | Affected::Packets(_) => &[],
+        }
+    }
+
+    /// The same on these hosts.
+    pub fn on_hosts(&self, on: Vec<usize>) -> Affected {
+        let mut other = self.clone();
+        match &mut other {
+            Affected::Processes(hosts) | Affected::Daemons { hosts, .. } | Affected::Disks { hosts, .. } => {
+                *hosts = on
+            }
+            Affected::Link | Affected::Packets(_) => {}
+        }
+        other
+    }
+
+    /// What it happens to, for people.
+    pub(super) fn sort(&self) -> &'static str {
+        match self {
+            Affected::Processes(_) | Affected::Daemons { .. } => "processes",
+            Affected::Disks { .. } => "disks",
+            Affected::Link | Affected::Packets(_) => "packets",
+        }
+    }
+
     /// Whether it can touch the step: its hosts, or what passes between those that load each other, either way. A fault with a phase
     /// for each sender happens to a step only when it is the turn of one of the step's own hosts.
     pub fn concerns(&self, pairs: &[(usize, usize)], step_hosts: &[usize]) -> bool {

@@ -309,10 +309,8 @@ pub(super) fn place_targets(
             problems.add_helped(at, message, suggestion(name, names));
             return None;
         };
-        let clients = service.place.iter().find(|(role, _)| *role == Role::Client);
-        if service.mount.is_some()
-            && !hosts.iter().all(|host| clients.is_some_and(|(_, clients)| clients.contains(host)))
-        {
+        let clients = service.hosts_as(Role::Client);
+        if service.mount.is_some() && !hosts.iter().all(|host| clients.contains(host)) {
             let message = format!(
                 "`{key}`: service {name} is mounted on its clients, and the step loads from other hosts"
             );

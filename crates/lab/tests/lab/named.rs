@@ -271,20 +271,7 @@ fn whenever_lab_up_is_killed_what_it_left_is_removed_as_dead() {
     if !possible() {
         return;
     }
-    for delay_ms in [0, 1, 2, 4, 8, 12, 16, 20, 24, 30, 40, 60] {
-        let lab = Named::new("killed");
-        let mut child = lab.start();
-        thread::sleep(Duration::from_millis(delay_ms));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let state = lab.state();
-        if state.as_ref().is_some_and(named::State::is_up) {
-            continue; // it was done already
-        }
-        assert!(state.is_none_or(|state| state.is_dead()));
-        named::down_dead(&lab.place()).unwrap();
-        lab.assert_nothing_is_left();
-    }
+    killed_after("killed", [0, 1, 2, 4, 8, 12, 16, 20, 24, 30, 40, 60], Named::start, |_| {});
 }
 
 // Spec: lab.md#lab-30
@@ -358,9 +345,18 @@ fn whenever_the_making_of_a_held_host_is_killed_what_it_left_is_removed_as_dead(
     if !possible() {
         return;
     }
-    for delay_ms in [4, 8, 12, 16, 20, 25, 30, 35, 40, 50, 60, 80] {
-        let lab = Named::new("killed-held");
-        let mut child = lab.start_held();
+    killed_after("killed-held", [4, 8, 12, 16, 20, 25, 30, 35, 40, 50, 60, 80], Named::start_held, |lab| {
+        let held = lab.state.path().to_str().unwrap();
+        let left = Command::new("grep").args(["-ls", held, "--"]).args(mountinfos()).output().unwrap();
+        assert_eq!(text(&left.stdout), "", "a process with mounts of the lab is left");
+    });
+}
+
+/// Kills `lab up` after each of these times, has what is dead removed, and looks whether nothing is left.
+fn killed_after(label: &str, delays_ms: [u64; 12], start: fn(&Named) -> Child, look: impl Fn(&Named)) {
+    for delay_ms in delays_ms {
+        let lab = Named::new(label);
+        let mut child = start(&lab);
         thread::sleep(Duration::from_millis(delay_ms));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -371,9 +367,7 @@ fn whenever_the_making_of_a_held_host_is_killed_what_it_left_is_removed_as_dead(
         assert!(state.is_none_or(|state| state.is_dead()));
         named::down_dead(&lab.place()).unwrap();
         lab.assert_nothing_is_left();
-        let held = lab.state.path().to_str().unwrap();
-        let left = Command::new("grep").args(["-ls", held, "--"]).args(mountinfos()).output().unwrap();
-        assert_eq!(text(&left.stdout), "", "a process with mounts of the lab is left");
+        look(&lab);
     }
 }
 
