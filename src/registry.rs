@@ -31,13 +31,22 @@ pub fn workloads() -> &'static [WorkloadEntry] {
     &ALL
 }
 
-/// Recipes of real systems, with the files beside them.
+/// A folder of `systems/`: its recipe, and the files beside it.
 #[cfg(feature = "lab")]
-pub const SYSTEMS: &[weir_service::Builtin] = &[weir_service::Builtin {
-    name: "xrootd",
-    recipe: include_str!("../systems/xrootd/system.toml"),
-    templates: &[("xrootd.cf", include_str!("../systems/xrootd/xrootd.cf"))],
-}];
+macro_rules! system {
+    ($name:literal $(, $template:literal)*) => {
+        weir_service::Builtin {
+            name: $name,
+            recipe: include_str!(concat!("../systems/", $name, "/system.toml")),
+            templates: &[$(($template, include_str!(concat!("../systems/", $name, "/", $template)))),*],
+        }
+    };
+}
+
+/// Recipes of real systems.
+#[cfg(feature = "lab")]
+pub const SYSTEMS: &[weir_service::Builtin] =
+    &[system!("s3"), system!("webdav", "nginx.conf"), system!("xrootd", "xrootd.cf")];
 
 /// The recipes that a scenario may name: those of this program, and folders beside its file.
 #[cfg(feature = "lab")]
@@ -53,7 +62,12 @@ fn storage() -> &'static [WorkloadEntry] {
 
 pub fn targets() -> &'static [TargetEntry] {
     static ALL: LazyLock<Vec<TargetEntry>> = LazyLock::new(|| {
-        let slices: &[&[TargetEntry]] = &[weir_storage::target::TARGETS, weir_xrootd::TARGETS];
+        let slices: &[&[TargetEntry]] = &[
+            weir_storage::target::TARGETS,
+            weir_xrootd::TARGETS,
+            #[cfg(feature = "http")]
+            weir_http::TARGETS,
+        ];
         slices.concat()
     });
     &ALL

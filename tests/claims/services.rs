@@ -128,6 +128,55 @@ fn a_cluster_is_up_with_one_command_serves_stock_clients_and_ours_and_outlives_i
     assert_eq!(figure(&summary, "io.mismatched_operations", "mean"), 0.0);
 }
 
+const WEB_AND_OBJECTS: &str = r#"
+[[service]]
+name = "web"
+system = "webdav"
+place = { server = "store-0" }
+content = { path = "store/f-{n}", files = 2, size = "4MiB" }
+[[service]]
+name = "objects"
+system = "s3"
+place = { server = "store-1" }
+content = { path = "store/f-{n}", files = 2, size = "4MiB" }
+"#;
+
+// Spec: services.md#service-4 and http.md#s3-1
+#[test]
+fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
+    need_lab();
+    let _turn = beside();
+    let up = Up::new("t-web", &format!("{LAB}{WEB_AND_OBJECTS}"));
+    let signed =
+        "--aws-sigv4 aws:amz:us-east-1:s3 --user weir:weir-in-a-lab -H x-amz-content-sha256:UNSIGNED-PAYLOAD";
+    for (options, url) in
+        [("", "http://store-0:8080/store/f-1"), (signed, "http://store-1:7070/weir/store/f-1")]
+    {
+        let stock = up.exec("user-0", &["sh", "-c", &format!("curl -sf {options} {url} | wc -c")]);
+        assert_eq!(stock.stdout.trim(), "4194304", "{url}: {}", stock.stderr);
+    }
+    let options = "endpoint=http://store-1:7070&access_key=weir&secret_key=weir-in-a-lab";
+    for folder in
+        ["http://store-0:8080/store/", "dav://store-0:8080/store", &format!("s3://weir/store?{options}")]
+    {
+        let file = match folder.split_once('?') {
+            Some((path, options)) => format!("{path}/f-0?{options}"),
+            None => format!("{}/f-0", folder.trim_end_matches('/')),
+        };
+        let read =
+            ["random", &file, "--depth", "64", "--size", "8KiB", "--count", "500", "--verify", "--json"];
+        let read = up.io_done(&read);
+        assert_eq!(figure(&read, "io.failed_operations", "mean"), 0.0, "{folder}");
+        assert_eq!(figure(&read, "io.mismatched_operations", "mean"), 0.0, "{folder}");
+        let written = ["seq", folder, "--mix", "0", "--jobs", "2", "--file-size", "12MiB", "--json"];
+        let written = up.io_done(&written);
+        assert_eq!(figure(&written, "io.failed_operations", "mean"), 0.0, "{folder}");
+        let refused = ran(finish_within(up.io(&["random", folder, "--mix", "0.5"]), Duration::from_secs(30)));
+        assert_eq!(refused.status, 2, "{}", refused.stdout);
+        assert!(refused.stderr.contains("from its beginning to its end"), "{}", refused.stderr);
+    }
+}
+
 /// A scenario with one service, in a folder with what else it needs.
 struct Scenario {
     folder: tempfile::TempDir,

@@ -55,7 +55,7 @@ fn named(file: &str, number: u32) -> String {
 
 impl Target for Root {
     fn offers(&self) -> Offers {
-        Offers { keeps_content: true, lists: true, is_remote: true }
+        Offers { keeps_content: true, lists: true, is_remote: true, writes_in_order: false }
     }
 
     fn check(&self, url: &TargetUrl) -> Result<(), String> {

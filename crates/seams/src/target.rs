@@ -168,6 +168,8 @@ pub struct Offers {
     pub lists: bool,
     /// Reached over a network: a test of it needs a server.
     pub is_remote: bool,
+    /// A file is written from its beginning to its end alone, whole.
+    pub writes_in_order: bool,
 }
 
 /// One kind of target, chosen by the scheme of its URL.

@@ -46,10 +46,6 @@ impl Folder {
     fn join(&self, below: impl AsRef<Path>) -> Folder {
         Folder { outside: self.outside.join(&below), inside: self.inside.join(&below) }
     }
-    /// On the machine, what a host has at this path. `None` if it is not below the folder.
-    fn outside_of(&self, inside: &Path) -> Option<PathBuf> {
-        Some(self.outside.join(inside.strip_prefix(&self.inside).ok()?))
-    }
 }
 
 impl Ground<'_> {
@@ -271,8 +267,11 @@ fn put_content(
     let mut folders = Vec::new();
     for spot in spots.iter().filter(|spot| spot.role == Role::Server) {
         let inside = fill(&recipe.file, at, &spot.words)?;
-        let own = [&setting.shared, &spot.data].map(|folder| folder.outside_of(Path::new(&inside)));
-        let Some(folder) = own.into_iter().flatten().next() else {
+        let own = [&setting.shared, &spot.data].into_iter().find_map(|folder| {
+            let below = Path::new(&inside).strip_prefix(&folder.inside).ok()?;
+            Some((&folder.outside, below.to_path_buf()))
+        });
+        let Some(folder) = own else {
             let text = format!("`content` {inside:?} is neither below `data` nor below `shared`");
             return Err(ServiceError::Recipe { file: recipe.file.clone(), text });
         };
@@ -284,8 +283,8 @@ fn put_content(
         if (setting.interrupted)() {
             return Err(failed(service, "interrupted"));
         }
-        let Some(folder) = folders.get(number as usize % folders.len().max(1)) else { break };
-        let below = content.path.replace("{n}", &number.to_string());
+        let Some((folder, own)) = folders.get(number as usize % folders.len().max(1)) else { break };
+        let below = own.join(content.path.replace("{n}", &number.to_string())).display().to_string();
         let put = || {
             let mut words: Vec<&str> = below.split('/').collect();
             let name = words.pop().unwrap_or_default();

@@ -52,10 +52,9 @@ impl Order {
 
 /// The program's path, as `PATH` leads to it.
 pub fn found(program: &str) -> io::Result<PathBuf> {
-    if program.contains('/') {
-        return Ok(PathBuf::from(program));
-    }
-    let candidates = PATH.split(':').map(|folder| PathBuf::from(folder).join(program));
+    // A path stays what it is, whatever it is joined to.
+    let folders = if program.contains('/') { "/" } else { PATH };
+    let candidates = folders.split(':').map(|folder| PathBuf::from(folder).join(program));
     candidates
         .into_iter()
         .find(|path| path.is_file())

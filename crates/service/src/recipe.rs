@@ -21,6 +21,8 @@ pub struct Recipe {
     pub packages: Vec<String>,
     /// What must be there before anything is started.
     pub programs: Vec<String>,
+    /// The command that installs it where no package does.
+    install: Option<String>,
     /// Prints its version.
     pub version: Vec<String>,
     /// The account of its processes; root unless given.
@@ -86,6 +88,7 @@ struct Written {
     packages: Vec<String>,
     #[serde(default)]
     programs: Vec<String>,
+    install: Option<String>,
     #[serde(default)]
     version: Vec<String>,
     user: Option<String>,
@@ -210,6 +213,7 @@ impl Recipe {
             },
             packages: written.packages,
             programs: written.programs,
+            install: written.install,
             version: written.version,
             user: written.user,
             url: written.url,
@@ -236,7 +240,7 @@ impl Recipe {
 
     /// The command that installs what it needs.
     pub fn install(&self) -> String {
-        format!("apt-get install -y {}", self.packages.join(" "))
+        self.install.clone().unwrap_or_else(|| format!("apt-get install -y {}", self.packages.join(" ")))
     }
 }
 

@@ -140,10 +140,18 @@ impl Plan {
         if self.duration.is_none() && !self.warm_up.is_zero() {
             return stop("`warm_up` is a part of a `duration`, and there is none".to_owned());
         }
-        if self.verify && !self.target.build.offers().keeps_content {
+        let offers = self.target.build.offers();
+        let is_elsewhere = self.pattern == Pattern::Random || self.is_shared || self.mix > 0.0;
+        if offers.writes_in_order && self.mix < 1.0 && (is_elsewhere || self.sync == SyncWhen::Each) {
+            return stop(format!(
+                "{}: a file there is written whole, from its beginning to its end: `io-seq` with `mix` 0, a file for each job, `sync` none or end",
+                self.url
+            ));
+        }
+        if self.verify && !offers.keeps_content {
             return stop(format!("`verify`: {} keeps no content that could be verified", self.url));
         }
-        if !self.target.build.offers().keeps_content && self.file_bytes.is_none() && self.is_unbounded() {
+        if !offers.keeps_content && self.file_bytes.is_none() && self.is_unbounded() {
             return stop(format!(
                 "{}: say `file_size`, `count` or `duration`: it has no size of its own",
                 self.url

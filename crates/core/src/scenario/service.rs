@@ -342,10 +342,14 @@ fn service_of(target: &str) -> Option<&str> {
 fn placed(target: &str, at: &str) -> String {
     let rest = target.strip_prefix(SERVICE_TARGET).unwrap_or(target);
     let path = rest.trim_start_matches(|letter| letter != '/' && letter != '?').trim_start_matches('/');
+    let (at, own) = at.split_once('?').unwrap_or((at, ""));
     let at = at.trim_end_matches('/');
     // XRootD's absolute paths begin with a second slash.
     let is_root = at.strip_prefix("root://").is_some_and(|authority| !authority.contains('/'));
-    format!("{at}{}{path}", if is_root { "//" } else { "/" })
+    let (path, said) = path.split_once('?').unwrap_or((path, ""));
+    let options = [own, said].into_iter().filter(|options| !options.is_empty()).collect::<Vec<_>>().join("&");
+    let mark = if options.is_empty() { "" } else { "?" };
+    format!("{at}{}{path}{mark}{options}", if is_root { "//" } else { "/" })
 }
 
 /// A program that starts no systems.
@@ -375,6 +379,10 @@ mod tests {
         assert_eq!(placed("service:c/x", "https://h:443/base/"), "https://h:443/base/x");
         assert_eq!(placed("service:d/f", "root://s:1094//store"), "root://s:1094//store/f");
         assert_eq!(placed("service:a?x=1", "/data"), "/data/?x=1");
+        assert_eq!(
+            placed("service:e/k?p=1", "s3://weir?endpoint=http://h:7"),
+            "s3://weir/k?endpoint=http://h:7&p=1"
+        );
         assert_eq!((service_of("service:a/b"), service_of("/data")), (Some("a"), None));
     }
 

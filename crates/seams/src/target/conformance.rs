@@ -17,7 +17,11 @@ pub fn check(entries: &'static [TargetEntry], url: &str) {
     let url = TargetUrl::parse(url).expect(url);
     let (entry, options) = url.resolve(entries).expect("the URL names a target");
     crate::entry::conformance::check(entry);
-    for values in variants(entry.params).into_iter().chain([options]) {
+    for mut values in variants(entry.params).into_iter().chain([options.clone()]) {
+        // What the URL says, without which it may reach nothing.
+        for (name, _) in &url.options {
+            values.0.extend(options.0.get(name).map(|value| (name.clone(), value.clone())));
+        }
         let settings = SessionSettings { depth: DEPTH, timeout: LIMIT };
         let mut session = entry.build.session(&url, &values, settings).expect(entry.name);
         if entry.build.offers().keeps_content {

@@ -21,7 +21,7 @@ pub struct Memory;
 
 impl Target for Memory {
     fn offers(&self) -> Offers {
-        Offers { keeps_content: true, lists: true, is_remote: false }
+        Offers { keeps_content: true, lists: true, ..Offers::default() }
     }
     fn check(&self, url: &TargetUrl) -> Result<(), String> {
         if url.authority.is_some() {

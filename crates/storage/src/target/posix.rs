@@ -29,7 +29,7 @@ pub struct Posix;
 
 impl Target for Posix {
     fn offers(&self) -> Offers {
-        Offers { keeps_content: true, lists: true, is_remote: false }
+        Offers { keeps_content: true, lists: true, ..Offers::default() }
     }
     fn check(&self, url: &TargetUrl) -> Result<(), String> {
         if url.path.is_empty() {

@@ -1,0 +1,605 @@
+//! One question and its answer: what each operation asks of each kind of server, and what is made of what it says.
+
+use crate::connection::{Connections, Payload};
+use crate::place::{Origin, as_written, escaped, unescaped};
+use crate::sign::{self, Key};
+use crate::xml;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, LOCATION, RANGE, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use weir_seams::target::{Buffer, TargetError};
+use weir_sys::clock;
+
+/// Redirects that one request follows before it is taken to go in a circle.
+const REDIRECTS_MAX: u32 = 8;
+/// Longest answer beside the content of files.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Of a refusal so much is read, for its reason.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// How often a request whose connection ended is sent once more.
+const RETRIES_MAX: u32 = 3;
+/// Whoever asks to be asked again without saying when is asked after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub enum Flavour {
+    Web,
+    Dav,
+    Objects { key: Key, bucket: String, part_bytes: usize },
+}
+
+/// A question, as often as it must be asked.
+pub struct Ask {
+    pub method: &'static str,
+    /// As it is written in the request.
+    pub path: String,
+    pub query: Vec<(&'static str, String)>,
+    pub headers: Vec<(hyper::header::HeaderName, String)>,
+    pub payload: Payload,
+}
+
+impl Ask {
+    pub fn new(method: &'static str, path: &str) -> Ask {
+        let path = path.to_owned();
+        Ask { method, path, query: Vec::new(), headers: Vec::new(), payload: Payload::None }
+    }
+}
+
+/// The head of an answer that is worth reading on, and what it came on.
+pub struct Heard {
+    pub response: Response<Incoming>,
+    carried: crate::connection::Carried,
+    /// On the host's monotonic clock.
+    pub first_byte_ns: u64,
+    pub retries: u32,
+    /// Where it came from, when a redirect led there.
+    pub moved: Option<(Origin, String)>,
+}
+
+/// What is at a path.
+pub struct Info {
+    pub size_bytes: u64,
+    pub is_folder: bool,
+}
+
+/// What all operations of a session share.
+pub struct Asker {
+    origin: Origin,
+    /// The path of the target; of objects without a slash in front.
+    base: String,
+    pub flavour: Flavour,
+    connections: Connections,
+    room: Semaphore,
+    /// After which an operation has failed.
+    pub limit: Duration,
+}
+
+/// Where a file is, as long as it is open.
+pub struct Spot {
+    pub path: String,
+    /// Where a redirect led to.
+    moved: Mutex<Option<(Origin, String)>>,
+}
+
+impl Spot {
+    pub fn new(path: String) -> Spot {
+        Spot { path, moved: Mutex::new(None) }
+    }
+    fn moved(&self) -> std::sync::MutexGuard<'_, Option<(Origin, String)>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(deeper) = source {
+        text = format!("{text}: {deeper}");
+        source = deeper.source();
+    }
+    text
+}
+
+impl Asker {
+    /// Errors: the certificates cannot be read.
+    pub fn new(
+        origin: Origin,
+        base: String,
+        flavour: Flavour,
+        connections: usize,
+        authorities: Option<PathBuf>,
+        timeout: Duration,
+    ) -> Result<Asker, TargetError> {
+        let made = Connections::new(authorities, origin.is_secure);
+        Ok(Asker {
+            connections: made.map_err(|error| TargetError::new(format!("certificates: {error}")))?,
+            origin,
+            base,
+            flavour,
+            room: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
+            // Told by whoever knows why, before the load gives up by itself.
+            limit: timeout / 10 * 9,
+        })
+    }
+
+    /// The path of a request for `name` below the target.
+    pub fn path(&self, name: &str) -> String {
+        match &self.flavour {
+            Flavour::Objects { bucket, .. } => {
+                format!("/{}/{}", escaped(bucket, false), escaped(&self.key(name), true))
+            }
+            _ if name.is_empty() => as_written(&self.base),
+            _ => as_written(&format!("{}/{name}", self.base.trim_end_matches('/'))),
+        }
+    }
+
+    fn key(&self, name: &str) -> String {
+        match (self.base.as_str(), name) {
+            (base, "") => base.to_owned(),
+            ("", name) => name.to_owned(),
+            (base, name) => format!("{}/{name}", base.trim_end_matches('/')),
+        }
+    }
+
+    /// Asks, where a redirect leads to too, and again where the connection ended before an answer.
+    ///
+    /// Errors: no answer, or one that is not read on.
+    pub async fn ask(&self, ask: Ask, at: Option<(Origin, String)>) -> Result<Heard, TargetError> {
+        let _room = self.room.acquire().await;
+        let (mut origin, mut path) = at.clone().unwrap_or_else(|| (self.origin.clone(), ask.path.clone()));
+        let mut moved = at;
+        let (mut redirects, mut retries) = (0, 0);
+        let mut payload = ask.payload.again();
+        let mut first = Some(ask.payload);
+        loop {
+            // Where all is said once, no connection that may have ended is trusted with it.
+            let is_last = payload.is_none();
+            let Some(sent) = first.take().or_else(|| payload.as_ref().and_then(Payload::again)) else {
+                return Err(TargetError::coded("EPIPE", "the server ended the connection").retried(retries));
+            };
+            let taken = self.connections.take(&origin, is_last || retries > 0).await;
+            let mut carried = taken.map_err(|error| {
+                let code = weir_sys::errno::name(&error).unwrap_or("EPROTO");
+                TargetError::coded(code, format!("{origin}: cannot connect: {error}")).retried(retries)
+            })?;
+            let request = self.request(ask.method, &origin, &path, &ask.query, &ask.headers, sent)?;
+            let response = match carried.send(request).await {
+                Ok(response) => response,
+                Err((error, unsent)) => {
+                    if let Some(unsent) = unsent {
+                        first = Some(unsent.into_body());
+                    }
+                    let is_ended = carried.is_reused
+                        && (error.is_incomplete_message() || error.is_closed() || error.is_canceled());
+                    if retries < RETRIES_MAX && is_ended && (first.is_some() || payload.is_some()) {
+                        retries += 1;
+                        continue;
+                    }
+                    let code = if error.is_parse() { "EPROTO" } else { "ECONNRESET" };
+                    let text = format!("{origin}: no answer that is understood: {}", in_words(&error));
+                    return Err(TargetError::coded(code, text).retried(retries));
+                }
+            };
+            let first_byte_ns = clock::monotonic().as_ns();
+            let status = response.status();
+            let location =
+                response.headers().get(LOCATION).and_then(|it| it.to_str().ok()).map(str::to_owned);
+            if let Some(location) = location.filter(|_| status.is_redirection() && payload.is_some()) {
+                redirects += 1;
+                if redirects > REDIRECTS_MAX {
+                    let text =
+                        format!("redirected {REDIRECTS_MAX} times, last to {location}: it goes in a circle");
+                    return Err(TargetError::coded("ELOOP", text).retried(retries));
+                }
+                let (to, there) = if location.starts_with('/') {
+                    (origin.clone(), location.clone())
+                } else {
+                    Origin::with_path(&location).map_err(|problem| {
+                        TargetError::coded(
+                            "EPROTO",
+                            format!("{origin}: redirected to {location:?}: {problem}"),
+                        )
+                    })?
+                };
+                if there == format!("{path}/") {
+                    let text = format!("{path} is a folder");
+                    return Err(TargetError::coded("EISDIR", text).retried(retries));
+                }
+                self.read_small(response, carried, REFUSAL_BYTES_MAX).await.ok();
+                (origin, path) = (to, there);
+                moved = Some((origin.clone(), path.clone()));
+                continue;
+            }
+            let later = response.headers().get(RETRY_AFTER).cloned();
+            if let Some(later) = later.filter(|_| payload.is_some() && matches!(status.as_u16(), 429 | 503)) {
+                let seconds = later.to_str().ok().and_then(|it| it.trim().parse().ok());
+                self.read_small(response, carried, REFUSAL_BYTES_MAX).await.ok();
+                // The operation's own limit ends this.
+                tokio::time::sleep(seconds.map_or(AGAIN, Duration::from_secs)).await;
+                retries += 1;
+                payload = payload.as_ref().and_then(Payload::again);
+                continue;
+            }
+            return Ok(Heard { response, carried, first_byte_ns, retries, moved });
+        }
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        origin: &Origin,
+        path: &str,
+        query: &[(&'static str, String)],
+        headers: &[(hyper::header::HeaderName, String)],
+        payload: Payload,
+    ) -> Result<Request<Payload>, TargetError> {
+        let target = match query.is_empty() {
+            true => path.to_owned(),
+            false => format!("{path}?{}", sign::query_text(query)),
+        };
+        let host = origin.to_string();
+        let mut built = Request::builder().method(method).uri(target);
+        if let Flavour::Objects { key, .. } = &self.flavour {
+            for (name, value) in sign::headers(key, method, &host, path, query, jiff::Timestamp::now()) {
+                built = built.header(name, value);
+            }
+        }
+        if matches!(payload, Payload::None) && matches!(method, "PUT" | "POST") {
+            built = built.header(CONTENT_LENGTH, "0");
+        }
+        built = built.header(HOST, host);
+        for (name, value) in headers {
+            built = built.header(name, value);
+        }
+        built
+            .body(payload)
+            .map_err(|error| TargetError::coded("EINVAL", format!("{path}: no request: {error}")))
+    }
+
+    /// The rest of an answer that is short.
+    async fn read_small(
+        &self,
+        response: Response<Incoming>,
+        carried: crate::connection::Carried,
+        most: usize,
+    ) -> Result<Vec<u8>, TargetError> {
+        let mut body = response.into_body();
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| broken(&carried.origin, &error))?;
+            let data = frame.into_data().unwrap_or_default();
+            if bytes.len() + data.len() > most {
+                let text = format!("{}: an answer of more than {most} bytes", carried.origin);
+                return Err(TargetError::coded("EPROTO", text));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        self.connections.keep(carried);
+        Ok(bytes)
+    }
+
+    /// What it says where it says yes. Errors: it says no, with its reason.
+    pub async fn said(&self, heard: Heard, most: usize) -> Result<Vec<u8>, TargetError> {
+        let (status, retries) = (heard.response.status(), heard.retries);
+        if status.is_success() {
+            return self
+                .read_small(heard.response, heard.carried, most)
+                .await
+                .map_err(|it| it.retried(retries));
+        }
+        let origin = heard.carried.origin.to_string();
+        let why = self.read_small(heard.response, heard.carried, REFUSAL_BYTES_MAX).await.unwrap_or_default();
+        Err(refusal(&origin, status, &why).retried(retries))
+    }
+
+    /// A question without an answer to read. Errors: it is refused.
+    pub async fn tell(&self, ask: Ask) -> Result<(), TargetError> {
+        let heard = self.ask(ask, None).await?;
+        self.said(heard, ANSWER_BYTES_MAX).await.map(drop)
+    }
+
+    /// Errors: nothing is there, or it is not told.
+    pub async fn info(&self, name: &str) -> Result<Info, TargetError> {
+        let path = self.path(name);
+        match &self.flavour {
+            Flavour::Dav => {
+                let found = self.found(&path, "0").await?;
+                found.into_iter().next().map(|(_, info)| info).ok_or_else(|| {
+                    TargetError::coded("EPROTO", format!("{path}: the server says nothing of it"))
+                })
+            }
+            Flavour::Web => match self.head(&path).await {
+                Ok(size_bytes) => Ok(Info { size_bytes, is_folder: path.ends_with('/') }),
+                Err(error) if error.code.as_deref() == Some("EISDIR") => {
+                    Ok(Info { size_bytes: 0, is_folder: true })
+                }
+                // A folder whose list is not given is one all the same.
+                Err(error)
+                    if path.ends_with('/')
+                        && !error.is_missing()
+                        && error.code.as_deref() == Some("EACCES") =>
+                {
+                    Ok(Info { size_bytes: 0, is_folder: true })
+                }
+                Err(error) => Err(error),
+            },
+            Flavour::Objects { .. } => {
+                let key = self.key(name);
+                if key.is_empty() || key.ends_with('/') {
+                    // A bucket that is not there is told; what is below a prefix needs not to exist.
+                    self.listed(&key, 1).await?;
+                    return Ok(Info { size_bytes: 0, is_folder: true });
+                }
+                match self.head(&path).await {
+                    Ok(size_bytes) => Ok(Info { size_bytes, is_folder: false }),
+                    Err(error) if error.is_missing() => {
+                        match self.listed(&format!("{key}/"), 1).await?.is_empty() {
+                            true => Err(error),
+                            false => Ok(Info { size_bytes: 0, is_folder: true }),
+                        }
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    /// The size that the server says. Errors: it says none.
+    pub async fn head(&self, path: &str) -> Result<u64, TargetError> {
+        let heard = self.ask(Ask::new("HEAD", path), None).await?;
+        let length =
+            heard.response.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+        let origin = heard.carried.origin.to_string();
+        self.said(heard, 0).await?;
+        length.ok_or_else(|| TargetError::coded("EPROTO", format!("{origin}: {path}: no length is said")))
+    }
+
+    /// Errors: what is no folder, or cannot be listed.
+    pub async fn list(&self, name: &str) -> Result<Vec<String>, TargetError> {
+        match &self.flavour {
+            Flavour::Web => {
+                Err(TargetError::coded("EOPNOTSUPP", "a web server has no list of its files; try dav://"))
+            }
+            Flavour::Dav => {
+                let path = self.path(name);
+                let own = unescaped(path.trim_matches('/'));
+                let found = self.found(&path, "1").await?;
+                let last = |(href, _): (String, Info)| {
+                    let there = unescaped(href.trim_matches('/'));
+                    let below = there.strip_prefix(&own)?.trim_start_matches('/').to_owned();
+                    (!below.is_empty()).then_some(below)
+                };
+                Ok(found.into_iter().filter_map(last).collect())
+            }
+            Flavour::Objects { .. } => {
+                let key = self.key(name);
+                let prefix = if key.is_empty() || key.ends_with('/') { key } else { format!("{key}/") };
+                let found = self.listed(&prefix, usize::MAX).await?;
+                Ok(found.into_iter().map(|it| it[prefix.len()..].trim_end_matches('/').to_owned()).collect())
+            }
+        }
+    }
+
+    /// What a WebDAV server says of a path and, with `depth` 1, of what is in it (RFC 4918, 9.1).
+    async fn found(&self, path: &str, depth: &str) -> Result<Vec<(String, Info)>, TargetError> {
+        let mut ask = Ask::new("PROPFIND", path);
+        ask.headers.push((hyper::header::HeaderName::from_static("depth"), depth.to_owned()));
+        let heard = self.ask(ask, None).await?;
+        let texts = self.xml(heard).await?;
+        let mut found: Vec<(String, Info)> = Vec::new();
+        for (name, text) in texts {
+            match name.as_str() {
+                "response/href" => {
+                    let path = Origin::with_path(text.trim())
+                        .map_or_else(|_| text.trim().to_owned(), |(_, path)| path);
+                    found.push((path, Info { size_bytes: 0, is_folder: false }));
+                }
+                "prop/getcontentlength" => {
+                    if let (Some((_, info)), Ok(size)) = (found.last_mut(), text.trim().parse()) {
+                        info.size_bytes = size;
+                    }
+                }
+                "resourcetype/collection" => {
+                    if let Some((_, info)) = found.last_mut() {
+                        *info = Info { size_bytes: 0, is_folder: true };
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Keys below a prefix, and what is below them in one (ListObjectsV2).
+    async fn listed(&self, prefix: &str, most: usize) -> Result<Vec<String>, TargetError> {
+        let Flavour::Objects { bucket, .. } = &self.flavour else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        let mut from: Option<String> = None;
+        loop {
+            let mut ask = Ask::new("GET", &format!("/{}", escaped(bucket, false)));
+            ask.query.push(("list-type", "2".to_owned()));
+            ask.query.push(("delimiter", "/".to_owned()));
+            ask.query.push(("prefix", prefix.to_owned()));
+            ask.query.push(("max-keys", most.min(1_000).to_string()));
+            ask.query.extend(from.take().map(|token| ("continuation-token", token)));
+            let texts = self.xml(self.ask(ask, None).await?).await?;
+            let before = found.len();
+            for (name, text) in &texts {
+                let is_below = text.starts_with(prefix) && text.len() > prefix.len();
+                if is_below && matches!(name.as_str(), "Contents/Key" | "CommonPrefixes/Prefix") {
+                    found.push(text.clone());
+                }
+            }
+            from = xml::first(&texts, "ListBucketResult/NextContinuationToken").map(str::to_owned);
+            if from.is_none() || found.len() >= most || found.len() == before {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// An answer in XML. Errors: it is a refusal, or no XML.
+    pub async fn xml(&self, heard: Heard) -> Result<Vec<(String, String)>, TargetError> {
+        let origin = heard.carried.origin.to_string();
+        let bytes = self.said(heard, ANSWER_BYTES_MAX).await?;
+        xml::texts(&bytes).map_err(|problem| TargetError::coded("EPROTO", format!("{origin}: {problem}")))
+    }
+
+    /// Reads a range into `buffer`. Gives the bytes that there were, when the first came, and how often it was asked again.
+    ///
+    /// Errors: another range or length came than was asked for, or none.
+    pub async fn read(
+        &self,
+        spot: &Spot,
+        offset: u64,
+        buffer: &mut Buffer,
+    ) -> Result<(u64, u64, u32), TargetError> {
+        if buffer.is_empty() {
+            return Ok((0, 0, 0));
+        }
+        let mut ask = Ask::new("GET", &spot.path);
+        ask.headers.push((RANGE, format!("bytes={offset}-{}", offset + buffer.len() as u64 - 1)));
+        let at = spot.moved().clone();
+        let was_moved = at.is_some();
+        let heard = self.ask(ask, at).await;
+        if heard.is_err() && was_moved {
+            // Whoever sent us there may know another.
+            *spot.moved() = None;
+        }
+        let heard = heard?;
+        if heard.moved.is_some() && !was_moved {
+            spot.moved().clone_from(&heard.moved);
+        }
+        let (first_byte_ns, retries) = (heard.first_byte_ns, heard.retries);
+        self.fill(heard, offset, buffer)
+            .await
+            .map(|bytes| (bytes, first_byte_ns, retries))
+            .map_err(|it| it.retried(retries))
+    }
+
+    async fn fill(&self, heard: Heard, offset: u64, buffer: &mut Buffer) -> Result<u64, TargetError> {
+        let origin = heard.carried.origin.clone();
+        let wrong = |text: String| TargetError::coded("EPROTO", format!("{origin}: {text}"));
+        let asked = buffer.len() as u64;
+        let length = match heard.response.status() {
+            StatusCode::PARTIAL_CONTENT => {
+                let said = heard.response.headers().get(CONTENT_RANGE).and_then(|it| it.to_str().ok());
+                let said = said.unwrap_or_default().to_owned();
+                let (first, last) =
+                    range(&said).ok_or_else(|| wrong(format!("the range {said:?} is none")))?;
+                if first != offset || last - first >= asked {
+                    return Err(wrong(format!(
+                        "asked for {asked} bytes at {offset}, given the range {said:?}"
+                    )));
+                }
+                last - first + 1
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                self.read_small(heard.response, heard.carried, REFUSAL_BYTES_MAX).await?;
+                return Ok(0);
+            }
+            StatusCode::OK => {
+                let all = heard
+                    .response
+                    .headers()
+                    .get(CONTENT_LENGTH)
+                    .and_then(|it| it.to_str().ok()?.parse().ok());
+                match all {
+                    Some(all) if offset == 0 && all <= asked => all,
+                    _ => {
+                        let text = format!("{origin}: it gives whole files alone, and a part was asked for");
+                        return Err(TargetError::coded("EOPNOTSUPP", text));
+                    }
+                }
+            }
+            _ => {
+                return self
+                    .said(heard, REFUSAL_BYTES_MAX)
+                    .await
+                    .and_then(|_| Err(wrong("no content was given".to_owned())));
+            }
+        };
+        let Heard { response, carried, .. } = heard;
+        let mut body = response.into_body();
+        let mut filled = 0_usize;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| broken(&origin, &error))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if filled + data.len() > length as usize {
+                return Err(wrong(format!("more than the {length} bytes that it said")));
+            }
+            buffer[filled..filled + data.len()].copy_from_slice(&data);
+            filled += data.len();
+        }
+        if filled as u64 != length {
+            return Err(wrong(format!("{filled} of the {length} bytes that it said")));
+        }
+        self.connections.keep(carried);
+        Ok(length)
+    }
+}
+
+/// First and last byte of `bytes FIRST-LAST/ALL` (RFC 9110, 14.4).
+fn range(text: &str) -> Option<(u64, u64)> {
+    let (first, rest) = text.strip_prefix("bytes ")?.split_once('-')?;
+    let (last, _) = rest.split_once('/')?;
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some((first, last))
+}
+
+fn broken(origin: &Origin, error: &hyper::Error) -> TargetError {
+    TargetError::coded(
+        "EPROTO",
+        format!("{origin}: the answer ended too early or is not understood: {}", in_words(error)),
+    )
+}
+
+/// What a refusal means, and the server's own words where it has some.
+fn refusal(origin: &str, status: StatusCode, why: &[u8]) -> TargetError {
+    let texts = xml::texts(why).unwrap_or_default();
+    let own = xml::first(&texts, "Error/Code").zip(xml::first(&texts, "Error/Message"));
+    let own = own.map(|(code, text)| format!(": {code}: {text}")).unwrap_or_default();
+    let named = match status.as_u16() {
+        401 | 403 => "EACCES",
+        404 | 410 => "ENOENT",
+        405 | 501 => "EOPNOTSUPP",
+        408 | 504 => "ETIMEDOUT",
+        409 => "ENOTDIR",
+        412 => "EEXIST",
+        413 => "EFBIG",
+        423 => "EBUSY",
+        429 | 503 => "EAGAIN",
+        507 => "ENOSPC",
+        _ => "",
+    };
+    let code = if named.is_empty() { format!("HTTP-{}", status.as_u16()) } else { named.to_owned() };
+    TargetError::coded(&code, format!("{origin} answers {status}{own}"))
+}
+
+/// How often it was tried before.
+pub trait Retried {
+    fn retried(self, retries: u32) -> Self;
+}
+
+impl Retried for TargetError {
+    fn retried(self, retries: u32) -> TargetError {
+        TargetError { retries: self.retries.max(retries), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_two_numbers_that_do_not_go_backwards() {
+        assert_eq!(range("bytes 0-99/1000"), Some((0, 99)));
+        assert_eq!(range("bytes 5-5/*"), Some((5, 5)));
+        for text in ["", "bytes 9-3/10", "bytes */10", "bytes a-b/c", "lines 0-9/10", "bytes 1-2"] {
+            assert_eq!(range(text), None, "{text}");
+        }
+    }
+}
