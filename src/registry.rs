@@ -45,8 +45,12 @@ macro_rules! system {
 
 /// Recipes of real systems.
 #[cfg(feature = "lab")]
-pub const SYSTEMS: &[weir_service::Builtin] =
-    &[system!("s3"), system!("webdav", "nginx.conf"), system!("xrootd", "xrootd.cf")];
+pub const SYSTEMS: &[weir_service::Builtin] = &[
+    system!("glusterfs", "glusterd.vol"),
+    system!("s3"),
+    system!("webdav", "nginx.conf"),
+    system!("xrootd", "xrootd.cf"),
+];
 
 /// The recipes that a scenario may name: those of this program, and folders beside its file.
 #[cfg(feature = "lab")]

@@ -144,8 +144,15 @@ pub fn start(
     let hosts: BTreeMap<usize, Ground<'_>> = hosts.iter().filter_map(ground).collect();
     let interrupted = || weir_sys::signal::interrupts() > 0;
     let shared = Folder { outside: of_lab.join(SHARED_NAME), inside: PathBuf::from(weir_lab::SHARED) };
-    let setting =
-        Setting { hosts: &hosts, shared, fill: &write_content, outlives_us, interrupted: &interrupted };
+    let filler = vec![lab.exe().display().to_string(), CONTENT_PROCESS.to_owned()];
+    let setting = Setting {
+        filler,
+        hosts: &hosts,
+        shared,
+        fill: &write_content,
+        outlives_us,
+        interrupted: &interrupted,
+    };
     let mut prepared = Vec::new();
     for service in services.iter().filter(|service| !service.system.is_empty()) {
         prepared.push(prepare(service, library.recipe(&service.system)?, &setting)?);
@@ -198,6 +205,35 @@ fn write_content(mut file: File, name: &str, size: u64) -> io::Result<()> {
         content.fill(offset, &mut block[..bytes]);
         file.write_all(&block[..bytes])?;
         offset += bytes as u64;
+    }
+    Ok(())
+}
+
+/// Puts content on a mount, within the view of the host that has it: threads of ours never touch what may hang.
+const CONTENT_PROCESS: &str = "content-process";
+
+/// Not a command for people: writes a service's content, started by weir itself. Returns the exit status where `subcommand` is it.
+pub fn hidden(subcommand: &std::ffi::OsStr) -> Option<i32> {
+    (subcommand == CONTENT_PROCESS).then(|| match fill_mount(std::env::args().skip(2)) {
+        Ok(()) => 0,
+        Err(error) => {
+            crate::output::tell(error);
+            1
+        }
+    })
+}
+
+fn fill_mount(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
+    let mut next = || arguments.next().ok_or(io::ErrorKind::InvalidInput);
+    let path = next()?;
+    let mut number = || next()?.parse::<u64>().map_err(io::Error::other);
+    let (files, size) = (number()?, number()?);
+    for number in 0..files {
+        let path = PathBuf::from(path.replace("{n}", &number.to_string()));
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let folder = Directory::create(path.parent().unwrap_or(Path::new("/")))?;
+        let put = folder.create_new_unsynced(name).and_then(|file| write_content(file, name, size));
+        put.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
     }
     Ok(())
 }

@@ -177,6 +177,72 @@ fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
     }
 }
 
+const MOUNTED: &str = r#"
+[[service]]
+name = "site"
+system = "glusterfs"
+place = { server = "store-*", client = "user-0" }
+mount = { at = "/site/files" }
+replicas = { data = 3 }
+disk = { size = "500MB", rate = "200MB/s", position = "1ms", cache = "16MiB" }
+content = { path = "store/f-{n}", files = 3, size = "16MiB" }
+"#;
+
+// Spec: services.md#service-4, services.md#service-15, services.md#service-16 and services.md#service-11
+#[test]
+fn a_file_system_is_mounted_on_its_clients_alone_and_outlives_a_servers_death() {
+    need_lab();
+    let _turn = beside();
+    let fault = r#"
+[[fault]]
+name = "server-dies"
+step = "read"
+at = "1s"
+on = "service.site.server.store-0"
+do = { kill = { for = "2s" } }
+"#;
+    let read = READ
+        .replace("service:files/store/f-0", "service:site/store?direct=true")
+        .replace("trials = 2", "trials = 1");
+    let scenario = Scenario::new(&format!("{read}{LAB}{MOUNTED}{fault}"));
+    let summary = document(&scenario.run(&[]));
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let results = Path::new(summary["results"].as_str().unwrap()).to_owned();
+    // A brick lets go of whoever starts it, and is killed with its server all the same: it had no time to say so, as the others had.
+    let said_goodbye = |host: &str| {
+        let bricks = results.join(format!("services/site/{host}/server/log/bricks"));
+        let mut logs =
+            fs::read_dir(&bricks).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+        logs.any(|text| text.contains("cleanup_and_exit"))
+    };
+    assert_eq!(
+        ["store-0", "store-1", "store-2"].map(said_goodbye),
+        [false, true, true],
+        "{}",
+        results.display()
+    );
+    let up = Up::new("t-mounted", &format!("{LAB}{MOUNTED}"));
+    let listed = up.exec(
+        "user-0",
+        &[
+            "sh",
+            "-c",
+            "ls /site/files/store; stat -c %s /site/files/store/f-2; findmnt -no OPTIONS /site/files",
+        ],
+    );
+    let words: Vec<&str> = listed.stdout.split_whitespace().collect();
+    assert_eq!(words[..4], ["f-0", "f-1", "f-2", "16777216"], "{}", listed.stderr);
+    assert!(words[4].contains("nosuid") && words[4].contains("nodev"), "{words:?}");
+    assert!(!Path::new("/site").exists());
+    let elsewhere = up.exec("store-0", &["ls", "/site/files/store"]);
+    assert_ne!(elsewhere.status, 0, "{}", elsewhere.stdout);
+    let lab = run(&["lab", "list", "--json"]).stdout;
+    assert!(lab.contains("/site/files"), "{lab}");
+    drop(up);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains("/site/files"), "{mounts}");
+}
+
 /// A scenario with one service, in a folder with what else it needs.
 struct Scenario {
     folder: tempfile::TempDir,
@@ -369,6 +435,8 @@ fn a_service_that_is_written_wrongly_is_refused_with_its_place_and_the_nearest_n
         ("store-[1-2]", "stare-[1-2]", "no host is called"),
         ("server = \"store-[1-2]\"", "client = \"store-[1-2]\"", "needs a server"),
         ("store/f-{n}", "../f-{n}", "no path below"),
+        ("content =", "replicas = { data = 2 }\ncontent =", "xrootd has no `replicas.data`"),
+        ("content =", "mount = { at = \"/x\" }\ncontent =", "xrootd is not mounted"),
         ("store/f-{n}", "store/f", "need a path with {n}"),
     ] {
         let text = format!("{READ}{LAB}{CLUSTER}").replace(from, to);

@@ -2,8 +2,8 @@
 
 use crate::daemon::{Daemon, Order};
 use crate::error::{ServiceError, last_lines};
-use crate::recipe::{Ready, Recipe, StartStep};
-use crate::template::{HostWords, Words, fill, role_words};
+use crate::recipe::{Argument, Ready, Recipe, StartStep};
+use crate::template::{HostWords, Words, arguments, fill, role_words};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -60,6 +60,9 @@ pub type Fill<'a> = &'a dyn Fn(File, &str, u64) -> io::Result<()>;
 
 /// What bringing up needs beside a service and its recipe.
 pub struct Setting<'a> {
+    /// Puts content where `fill` cannot reach, as a process of a client: a program, and its first arguments; a path with `{n}`, the
+    /// number of files and their size follow.
+    pub filler: Vec<String>,
     /// Hosts by index in the topology.
     pub hosts: &'a BTreeMap<usize, Ground<'a>>,
     /// All hosts have it.
@@ -304,7 +307,7 @@ fn put_content(
 
 fn start(
     service: &Service,
-    recipe: &Recipe,
+    recipe: &'static Recipe,
     setting: &Setting<'_>,
     spots: &[Spot<'_>],
     user: Option<User>,
@@ -318,32 +321,37 @@ fn start(
         let chosen = spots.iter().filter(|spot| step.roles.contains(&spot.role));
         let chosen: Vec<&Spot<'_>> = if step.once { chosen.take(1).collect() } else { chosen.collect() };
         let until = Instant::now() + step.within;
-        let mut children = Vec::new();
-        for spot in &chosen {
-            let order = order(recipe, &step.run, spot, &step.name, user, setting.outlives_us)?;
-            let child = order.start(spot.ground.holder).map_err(|error| {
-                failed(
-                    service,
-                    format!("{} on {} could not be started: {error}", step.name, spot.ground.name),
-                )
-            })?;
-            if step.stays {
-                running.daemons.push(Daemon {
-                    name: step.name.clone(),
-                    role: spot.role,
-                    host: spot.host,
-                    host_name: spot.ground.name.to_owned(),
-                    order,
-                    child: Some(child),
-                    is_down: false,
-                });
-            } else {
-                children.push(child);
-            }
-        }
         let waiting = Waiting { service, recipe, step, setting, user, until };
-        for (spot, child) in chosen.iter().zip(&mut children) {
-            waiting.for_the_end(spot, child)?;
+        let each: Vec<Option<&HostWords>> = match step.each {
+            Some(role) => spots[0].words.role.get(role.name()).into_iter().flatten().map(Some).collect(),
+            None => vec![None],
+        };
+        for each in each {
+            let mut children = Vec::new();
+            for spot in &chosen {
+                let words = Words { each: each.cloned(), ..spot.words.clone() };
+                let order = order(recipe, &step.run, spot, &words, &step.name, user, setting.outlives_us)?;
+                let child = order.start(spot.ground.holder).map_err(|error| {
+                    let what = format!("{} on {} could not be started: {error}", step.name, spot.ground.name);
+                    failed(service, what)
+                })?;
+                if step.stays {
+                    running.daemons.push(Daemon {
+                        name: step.name.clone(),
+                        role: spot.role,
+                        host: spot.host,
+                        host_name: spot.ground.name.to_owned(),
+                        order,
+                        child: Some(child),
+                        is_down: false,
+                    });
+                } else {
+                    children.push((child, order));
+                }
+            }
+            for (spot, (child, order)) in chosen.iter().zip(&mut children) {
+                waiting.for_the_end(spot, child, order)?;
+            }
         }
         for spot in &chosen {
             for ready in &step.ready {
@@ -351,24 +359,63 @@ fn start(
             }
         }
     }
-    Ok(())
+    write_content(service, recipe, setting, spots)
+}
+
+/// Files are taken to be written at this rate at least.
+const CONTENT_BYTES_PER_SECOND: u64 = 5_000_000;
+
+/// Content of a system whose servers cannot be given it: its first client writes it.
+fn write_content(
+    service: &Service,
+    recipe: &'static Recipe,
+    setting: &Setting<'_>,
+    spots: &[Spot<'_>],
+) -> Result<(), ServiceError> {
+    let (Some(content), None, Some(mount)) = (&service.content, &recipe.content, &service.mount) else {
+        return Ok(());
+    };
+    let client = spots.iter().find(|spot| spot.role == Role::Client);
+    let client = client.ok_or_else(|| failed(service, "it has no client that could write its content"))?;
+    let path = format!("{}/{}", mount.at.trim_end_matches('/'), content.path);
+    let numbers = [content.files.to_string(), content.size_bytes.to_string()];
+    let run: Vec<String> = setting.filler.iter().cloned().chain([path]).chain(numbers).collect();
+    let bytes = content.files.saturating_mul(content.size_bytes);
+    let step = StartStep {
+        within: Duration::from_secs(30 + bytes / CONTENT_BYTES_PER_SECOND),
+        ..StartStep::command("content")
+    };
+    let order = Order {
+        run,
+        user: None,
+        log: client.log(&step.name),
+        home: client.words.state.clone(),
+        outlives_us: false,
+    };
+    let started = order.start(client.ground.holder);
+    let mut child = started.map_err(|error| failed(service, format!("writing its content: {error}")))?;
+    let until = Instant::now() + step.within;
+    let waiting = Waiting { service, recipe, step: &step, setting, user: None, until };
+    waiting.for_the_end(client, &mut child, &order)
 }
 
 fn order(
     recipe: &Recipe,
-    run: &[String],
+    run: &[Argument],
     spot: &Spot<'_>,
+    words: &Words,
     name: &str,
     user: Option<User>,
     outlives_us: bool,
 ) -> Result<Order, ServiceError> {
-    let run = run.iter().map(|word| fill(&recipe.file, word, &spot.words)).collect::<Result<Vec<_>, _>>()?;
+    let run = arguments(&recipe.file, run, words)?;
     Ok(Order { run, user, log: spot.log(name), home: spot.words.state.clone(), outlives_us })
 }
 
 /// What the recipe's command says of the version: its first line that is not empty.
 fn version(recipe: &Recipe, spot: &Spot<'_>, user: Option<User>) -> String {
-    let asked = order(recipe, &recipe.version, spot, "version", user, false);
+    let run: Vec<Argument> = recipe.version.iter().cloned().map(Argument::One).collect();
+    let asked = order(recipe, &run, spot, &spot.words, "version", user, false);
     let Ok(asked) = asked else { return String::new() };
     if let Ok(mut child) = asked.start(spot.ground.holder) {
         child.wait(ASK_WITHIN);
@@ -411,10 +458,16 @@ impl Waiting<'_> {
         Ok(())
     }
 
-    fn for_the_end(&self, spot: &Spot<'_>, child: &mut Child) -> Result<(), ServiceError> {
+    fn for_the_end(&self, spot: &Spot<'_>, child: &mut Child, order: &Order) -> Result<(), ServiceError> {
         loop {
             match child.ended() {
                 Some(status) if status.success() => return Ok(()),
+                Some(_) if self.step.again && Instant::now() < self.until => {
+                    self.go_on(spot, "does not succeed")?;
+                    if let Ok(next) = order.start(spot.ground.holder) {
+                        *child = next;
+                    }
+                }
                 Some(status) => {
                     let how = weir_sys::process::describe(status);
                     let what = format!("{} on {} {how}", self.step.name, spot.ground.name);
@@ -443,6 +496,7 @@ impl Waiting<'_> {
                 self.recipe,
                 run,
                 spot,
+                &spot.words,
                 &format!("{}-ready", self.step.name),
                 self.user,
                 false,

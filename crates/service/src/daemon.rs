@@ -10,13 +10,19 @@ use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
 use weir_sys::process::{
     Among, Child, ErrorsTo, Signal, Spawn, Streams, User, describe, signal, with_descendants,
+    with_environment,
 };
 
 /// Daemons give way to what is measured: the fabric and the load. Measured: the generator 0.3 ms late beside daemons that are nicer by
 /// 10, and 2.9 ms beside such that are not.
 const NICER_BY: i32 = 10;
+/// Rounds in which the processes of a daemon are killed.
+const KILLS_MAX: usize = 5;
 /// What programs find, whatever the caller's environment says.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Processes that a daemon starts and lets go are known by it: no other daemon has the same log.
+const MARK: &str = "WEIR_DAEMON_LOG";
 
 /// What is run on a host, and how.
 #[derive(Clone, Debug)]
@@ -39,7 +45,11 @@ impl Order {
             Directory::open(folder.unwrap_or(Path::new("/")))?.append_or_create(name.unwrap_or_default())?;
         let mut spawn = Spawn::new(found(program)?);
         spawn.arguments = arguments.iter().map(OsString::from).collect();
-        spawn.environment = vec![("PATH".into(), PATH.into()), ("HOME".into(), self.home.clone().into())];
+        spawn.environment = vec![
+            ("PATH".into(), PATH.into()),
+            ("HOME".into(), self.home.clone().into()),
+            (MARK.into(), self.log.clone().into()),
+        ];
         spawn.among = Among::Of(holder);
         spawn.user = self.user;
         spawn.nicer_by = NICER_BY;
@@ -84,10 +94,11 @@ impl Daemon {
         Some(format!("{} on {} {}", self.name, self.host_name, describe(ended)))
     }
 
-    /// It and what it started.
+    /// It and what it started, also what it let go and does not wait for.
     fn processes(&self) -> Vec<u32> {
-        let id = self.child.as_ref().map(Child::id);
-        with_descendants(id.as_slice()).unwrap_or_default()
+        let mut begin: Vec<u32> = self.child.as_ref().map(Child::id).into_iter().collect();
+        begin.extend(with_environment(MARK, self.order.log.as_os_str()));
+        with_descendants(&begin).unwrap_or_default()
     }
 
     /// Sends a signal to it and to what it started. Returns how many were there.
@@ -109,7 +120,12 @@ impl Daemon {
     pub fn kill(&mut self) -> bool {
         let was_there = self.child.is_some();
         self.is_down = true;
-        self.signal(Signal::Kill);
+        // What is started meanwhile is found the next time.
+        for _ in 0..KILLS_MAX {
+            if self.signal(Signal::Kill) == 0 {
+                break;
+            }
+        }
         if let Some(child) = &mut self.child {
             child.kill();
         }
@@ -130,6 +146,9 @@ impl Daemon {
         let ended = child.wait(limit);
         if ended.is_none() {
             child.kill();
+        }
+        for process in with_environment(MARK, self.order.log.as_os_str()) {
+            signal(process, Signal::Kill);
         }
         ended
     }

@@ -60,11 +60,15 @@ pub struct StartStep {
     pub name: String,
     /// It begins only where the service has hosts of all of these.
     pub with: Vec<Role>,
-    pub run: Vec<String>,
+    pub run: Vec<Argument>,
     /// It stays; else it is waited for until it ends.
     pub stays: bool,
     /// On the first host of its roles alone.
     pub once: bool,
+    /// A command that is run for each host of this role, one after the other.
+    pub each: Option<Role>,
+    /// A command that fails is tried again as long as there is time.
+    pub again: bool,
     pub ready: Vec<Ready>,
     pub within: Duration,
 }
@@ -77,7 +81,25 @@ pub enum Ready {
     /// Its log, or that of another step's daemon on the host, has this text.
     Line { text: String, log: Option<String> },
     /// A command ends with 0; tried again until it does.
-    Command(Vec<String>),
+    Command(Vec<Argument>),
+}
+
+/// An argument of a command. One that comes out empty is left out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Argument {
+    /// A text with words.
+    One(String),
+    /// The same for each host of a role, which it calls `each`.
+    Each(EachArgument),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EachArgument {
+    #[serde(deserialize_with = "role")]
+    pub each: Role,
+    pub word: String,
 }
 
 #[derive(Deserialize)]
@@ -96,6 +118,10 @@ struct Written {
     #[serde(default, deserialize_with = "roles")]
     entry: Vec<Role>,
     content: Option<String>,
+    #[serde(default)]
+    mounts: bool,
+    #[serde(default)]
+    disk: bool,
     role: Vec<WrittenRole>,
     #[serde(default)]
     option: BTreeMap<String, WrittenOption>,
@@ -130,9 +156,13 @@ struct WrittenStep {
     with: Vec<Role>,
     daemon: Option<String>,
     command: Option<String>,
-    run: Vec<String>,
+    run: Vec<Argument>,
     #[serde(default)]
     once: bool,
+    #[serde(default, deserialize_with = "some_role")]
+    each: Option<Role>,
+    #[serde(default)]
+    again: bool,
     #[serde(default)]
     ready: Vec<WrittenReady>,
     within: Option<String>,
@@ -144,7 +174,7 @@ struct WrittenReady {
     port: Option<String>,
     line: Option<String>,
     log: Option<String>,
-    command: Option<Vec<String>>,
+    command: Option<Vec<Argument>>,
 }
 
 fn role<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
@@ -154,6 +184,10 @@ fn role<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Role, D::Er
         let all: Vec<&str> = Role::ALL.into_iter().map(Role::name).collect();
         serde::de::Error::custom(format!("{name:?} is none of the roles {}", all.join(", ")))
     })
+}
+
+fn some_role<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Role>, D::Error> {
+    role(deserializer).map(Some)
 }
 
 fn roles<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Role>, D::Error> {
@@ -207,9 +241,10 @@ impl Recipe {
                 about: written.about.leak(),
                 roles,
                 options: options.leak(),
-                mounts: false,
-                takes_content: written.content.is_some(),
-                takes_disk: written.content.is_some(),
+                mounts: written.mounts,
+                // What servers cannot be given a client writes.
+                takes_content: written.content.is_some() || written.mounts,
+                takes_disk: written.content.is_some() || written.disk,
             },
             packages: written.packages,
             programs: written.programs,
@@ -244,6 +279,24 @@ impl Recipe {
     }
 }
 
+impl StartStep {
+    /// One that is not in the recipe.
+    pub fn command(name: &str) -> StartStep {
+        StartStep {
+            roles: Vec::new(),
+            name: name.to_owned(),
+            with: Vec::new(),
+            run: Vec::new(),
+            stays: false,
+            once: true,
+            each: None,
+            again: false,
+            ready: Vec::new(),
+            within: Duration::ZERO,
+        }
+    }
+}
+
 fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     let (name, stays) = match (step.daemon, step.command) {
         (Some(name), None) => (name, true),
@@ -253,6 +306,9 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if name.is_empty() || !name.chars().all(plain) {
         return Err(format!("the name of a step, {name:?}, is of letters, digits and hyphens"));
+    }
+    if (step.again || step.each.is_some()) && stays {
+        return Err(format!("step {name}: a daemon is neither tried again nor started for each host"));
     }
     if step.run.is_empty() || step.roles.is_empty() {
         return Err(format!("step {name}: `run` or `roles` is empty"));
@@ -282,6 +338,8 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
         run: step.run,
         stays,
         once: step.once,
+        each: step.each,
+        again: step.again,
         ready,
         within,
     })
@@ -312,8 +370,8 @@ fn declared(name: &str, option: &WrittenOption) -> Result<Param, String> {
     Ok(param)
 }
 
-/// Options as texts of a recipe use them.
-pub fn option_values(values: &Values) -> BTreeMap<String, OptionValue> {
+/// Options as texts of a recipe use them; one that is not said and has no default is empty.
+pub fn option_values(declared: &[Param], values: &Values) -> BTreeMap<String, OptionValue> {
     let plain = |value: &Value| match value {
         Value::Count(number) => OptionValue::Whole(*number),
         Value::Size(size) => OptionValue::Whole(size.0),
@@ -321,7 +379,11 @@ pub fn option_values(values: &Values) -> BTreeMap<String, OptionValue> {
         Value::Text(text) => OptionValue::Text(text.clone()),
         other => OptionValue::Number(other.as_number().unwrap_or(f64::NAN)),
     };
-    values.0.iter().map(|(name, value)| (name.clone(), plain(value))).collect()
+    let of = |param: &Param| {
+        let said = values.0.get(param.name).map(plain);
+        (param.name.to_owned(), said.unwrap_or_else(|| OptionValue::Text(String::new())))
+    };
+    declared.iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -375,6 +437,7 @@ within = "3s"
             ("run = [\"x\", \"{{ option.slots }}\"]", "run = []", "`run` or `roles` is empty"),
             ("line = \"up\"", "port = \"81\"", "`ready` is a `port`"),
             ("within = \"3s\"", "within = \"3\"", "step x: `within`"),
+            ("within = \"3s\"", "again = true", "step x: a daemon is neither tried again"),
             ("entry = [\"server\"]\n", "", "no `entry`"),
         ] {
             let text = GOOD.replacen(from, to, 1);

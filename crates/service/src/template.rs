@@ -1,7 +1,7 @@
 //! Texts of recipes with what a host and a service have in them.
 
 use crate::error::ServiceError;
-use crate::recipe::{Recipe, option_values};
+use crate::recipe::{Argument, EachArgument, Recipe, option_values};
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,6 +40,12 @@ pub struct Words {
     pub shared: String,
     /// The account that its processes run as.
     pub user: String,
+    /// The folder at which clients have it, and with what options; empty where it is not mounted.
+    pub mount: String,
+    pub mount_options: String,
+    /// A host, in what is said for each of some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each: Option<HostWords>,
 }
 
 impl Words {
@@ -51,8 +57,12 @@ impl Words {
         role: BTreeMap<&'static str, Vec<HostWords>>,
     ) -> Words {
         let user = recipe.user.clone().unwrap_or_else(|| "root".to_owned());
-        let option = option_values(&service.options);
+        let option = option_values(recipe.schema.options, &service.options);
         let [state, data, run, log, shared] = [const { String::new() }; 5];
+        let (mount, mount_options) = match &service.mount {
+            Some(mount) => (mount.at.clone(), mount.options.clone()),
+            None => (String::new(), String::new()),
+        };
         Words {
             service: service.name.clone(),
             host,
@@ -65,6 +75,9 @@ impl Words {
             log,
             shared,
             user,
+            mount,
+            mount_options,
+            each: None,
         }
     }
 }
@@ -81,12 +94,30 @@ pub fn role_words(
     Role::ALL.into_iter().map(of_role).collect()
 }
 
+/// The arguments of a command, without those that come out empty.
+pub fn arguments(file: &str, run: &[Argument], words: &Words) -> Result<Vec<String>, ServiceError> {
+    let mut all = Vec::new();
+    for argument in run {
+        match argument {
+            Argument::One(text) => all.push(fill(file, text, words)?),
+            Argument::Each(EachArgument { each, word }) => {
+                for host in words.role.get(each.name()).into_iter().flatten() {
+                    let words = Words { each: Some(host.clone()), ..words.clone() };
+                    all.push(fill(file, word, &words)?);
+                }
+            }
+        }
+    }
+    all.retain(|argument| !argument.is_empty());
+    Ok(all)
+}
+
 /// Where clients find a service: its mount, or the recipe's URL at the first host of its entry.
 ///
 /// Errors: for people.
 pub fn address(service: &Service, recipe: &Recipe, topology: &Topology) -> Result<String, ServiceError> {
     if let Some(mount) = &service.mount {
-        return Ok(mount.clone());
+        return Ok(mount.at.clone());
     }
     let wrong = |text: &str| ServiceError::Recipe { file: recipe.file.clone(), text: text.to_owned() };
     let url =

@@ -5,6 +5,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -497,6 +498,18 @@ fn state_and_parent(process: u32) -> Option<(char, u32)> {
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.next()?.parse().ok()?))
+}
+
+/// Processes that were started with `name=value` in their environment; those that are about to end are left out.
+pub fn with_environment(name: &str, value: &std::ffi::OsStr) -> Vec<u32> {
+    let wanted = [name.as_bytes(), b"=", value.as_bytes()].concat();
+    let has = |number: &u32| {
+        let environment = std::fs::read(format!("/proc/{number}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == wanted)
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(has).filter(|number| !is_ending(*number)).collect()
 }
 
 /// The processes themselves and all that descend from them, ascending; those that only wait to be reaped are left out.

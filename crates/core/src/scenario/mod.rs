@@ -38,8 +38,9 @@ pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use plan::{
     Affected, Bound, Condition, Configuration, Content, Criterion, DiskShape, DiskTrouble, FROM_TO, Fault,
-    FaultAction, FaultPart, Fit, FitValue, Opening, Overrides, Plan, RealHost, Reference, Role, RoleHosts,
-    RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems, WorkloadSchema,
+    FaultAction, FaultPart, Fit, FitValue, Mount, Opening, Overrides, Plan, RealHost, Reference, Role,
+    RoleHosts, RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems,
+    WorkloadSchema,
 };
 pub use schema::TRIALS_MAX;
 pub use service::NoSystems;

@@ -232,8 +232,8 @@ pub struct Service {
     pub place: Vec<(Role, Vec<usize>)>,
     /// The engine's own, defaults filled in.
     pub options: Values,
-    /// The folder at which its clients have it.
-    pub mount: Option<String>,
+    /// How its clients have it.
+    pub mount: Option<Mount>,
     pub content: Option<Content>,
     /// What each of its servers keeps its data on; `None`: on the machine's own disk.
     pub disk: Option<DiskShape>,
@@ -249,6 +249,15 @@ impl Service {
     pub fn hosts_as(&self, role: Role) -> &[usize] {
         self.place.iter().find(|(own, _)| *own == role).map_or(&[], |(_, hosts)| hosts)
     }
+}
+
+/// How clients of a service have it mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The folder.
+    pub at: String,
+    /// With commas between them.
+    pub options: String,
 }
 
 /// A disk of stated rate, positioning time and cache.

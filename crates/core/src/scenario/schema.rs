@@ -441,8 +441,20 @@ pub(super) static PLACE: &[Param] = &[
     Param::new("client", Kind::Hosts, "Hosts on which the system is mounted."),
 ];
 
-pub(super) static MOUNT: &[Param] =
-    &[text("at", "The folder at which clients have it, like /data.").required()];
+pub(super) static MOUNT: &[Param] = &[
+    text("at", "The folder at which clients have it, like /data.").required(),
+    text("options", "Mount options, a list; [\"nosuid\", \"nodev\"] unless given."),
+];
+
+/// Options that mean the same for every engine that has them: a recipe declares them as `replicas-data` and so on.
+pub(super) static REPLICAS: &[Param] = &[
+    count("data", "Copies of each piece of data, the first included.").range(1.0, 9.0),
+    count("metadata", "Copies of what says where data is, the first included.").range(1.0, 9.0),
+];
+pub(super) static STRIPE: &[Param] = &[
+    size("unit", "Bytes that stay together; a larger file lies on several servers.").range(4096.0, 1e12),
+    count("count", "Servers or disks over which a file is spread.").range(1.0, 1024.0),
+];
 
 pub(super) static CONTENT: &[Param] = &[
     text("path", "Path of each file below the service's own; {n} is its number from 0.").required(),
@@ -484,6 +496,16 @@ pub(super) static SERVICE: &[Param] = &[
         "content",
         Kind::Table(CONTENT),
         "Files that are on it before the first trial, of content that can be verified from seed and offset.",
+    ),
+    Param::new(
+        "replicas",
+        Kind::Table(REPLICAS),
+        "How many copies there are; refused where the system keeps none.",
+    ),
+    Param::new(
+        "stripe",
+        Kind::Table(STRIPE),
+        "How files are spread; refused where the system does not spread them.",
     ),
     Param::new(
         "set",

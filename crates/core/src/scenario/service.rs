@@ -2,7 +2,7 @@
 
 use super::errors::Place;
 use super::lab::titled;
-use super::plan::{Content, DiskShape, Role, Service, Step, SystemSchema, Systems};
+use super::plan::{Content, DiskShape, Mount, Role, Service, Step, SystemSchema, Systems};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table, shortened};
@@ -42,16 +42,7 @@ pub(super) fn services(context: &Context<'_>, root: &Table, topology: Option<&To
 fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bool) -> Option<Service> {
     let problems = reader.problems();
     let met = problems.count();
-    let mount = reader.table("mount").and_then(|table| Some((table.text("at")?, table.place_of("at"))));
-    if let Some((at, place)) = &mount
-        && !is_plain_path(at, true)
-    {
-        problems.add_help(
-            *place,
-            format!("`at` {:?} is no folder to mount on", shortened(at)),
-            "like \"/data\"",
-        );
-    }
+    let mount = reader.table("mount").and_then(|table| read_mount(&table));
     let content = reader.table("content").and_then(|table| read_content(&table));
     let disk = reader.table("disk").map(|table| (read_disk(&table), table.at));
     if reader.has("given") {
@@ -78,7 +69,8 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
         }
     };
     let place = read_place(reader, schema, topology)?;
-    let options = read_options(reader, schema)?;
+    let mut options = read_options(reader, schema)?;
+    read_common(reader, schema, &mut options);
     if let (Some((_, at)), false) = (&mount, schema.mounts) {
         problems.add(*at, format!("{} is not mounted: clients speak to its servers", schema.name));
     }
@@ -92,6 +84,10 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
     let clients = place.iter().any(|(role, _)| *role == Role::Client);
     if schema.mounts && mount.is_none() && clients {
         problems.add(reader.place_of("place"), format!("service {name:?} has clients and lacks `mount`"));
+    }
+    if schema.mounts && mount.is_some() && !clients {
+        problems
+            .add(reader.place_of("mount"), format!("service {name:?} has no `client` that could mount it"));
     }
     let disk = disk.and_then(|(disk, _)| disk);
     if problems.count() != met {
@@ -145,6 +141,45 @@ fn given(reader: &Reader<'_>, name: String, content: Option<Content>) -> Option<
         content: None,
         disk: None,
     })
+}
+
+/// Options of a mount where none are said: what belongs to another site gains nobody rights here.
+const MOUNT_OPTIONS: &str = "nosuid,nodev";
+
+fn read_mount(table: &Reader<'_>) -> Option<(Mount, Place)> {
+    let (problems, place) = (table.problems(), table.place_of("at"));
+    let at = table.text("at")?;
+    if !is_plain_path(&at, true) {
+        let message = format!("`at` {:?} is no folder to mount on", shortened(&at));
+        problems.add_help(place, message, "like \"/data\"");
+    }
+    let mut options = Vec::new();
+    for (option, place) in table.texts("options") {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.=".contains(letter);
+        if option.is_empty() || !option.chars().all(is_plain) {
+            problems.add(place, format!("{:?} is no mount option", shortened(&option)));
+        }
+        options.push(option);
+    }
+    let options = if table.has("options") { options.join(",") } else { MOUNT_OPTIONS.to_owned() };
+    Some((Mount { at, options }, place))
+}
+
+/// Puts options that mean the same everywhere among the engine's; refuses those that it does not have.
+fn read_common(reader: &Reader<'_>, schema: &'static SystemSchema, options: &mut Values) {
+    for (group, params) in [("replicas", schema::REPLICAS), ("stripe", schema::STRIPE)] {
+        let Some(table) = reader.table(group) else { continue };
+        for param in params.iter().filter(|param| table.has(param.name)) {
+            let Some(value) = table.value(param.name) else { continue };
+            let name = format!("{group}-{}", param.name);
+            if schema.options.iter().any(|own| own.name == name) {
+                options.0.insert(name, value);
+            } else {
+                let message = format!("{} has no `{group}.{}`", schema.name, param.name);
+                reader.problems().add(table.place_of(param.name), message);
+            }
+        }
+    }
 }
 
 fn read_disk(table: &Reader<'_>) -> Option<DiskShape> {
