@@ -16,7 +16,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     // Capabilities: never each other, nor lab, nor agent.
     ("net", &["core", "seams", "sys", "telemetry", "transport"]),
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
-    ("storage", &["core", "seams", "sys"]),
+    ("storage", &["core", "seams", "sys", "transport"]),
     ("service", &["core", "sys"]),
     // Disks under services: mechanism, and a pure model.
     ("disk", &["sys"]),

@@ -1,5 +1,6 @@
 //! One thread of a load: its session, its jobs, and the operations that are under way.
 
+use crate::flight::Flights;
 use crate::job::{AFTER_FAILURE_NS, Job, JobFile, Next, syncs_each};
 use crate::plan::{Plan, SyncWhen};
 use std::cmp::Reverse;
@@ -51,47 +52,6 @@ struct Flight {
     issued_ns: u64,
 }
 
-/// Flights by slot. A slot's generation tells a completion that comes after its flight was given up.
-#[derive(Default)]
-struct Flights {
-    slots: Vec<(u32, Option<Flight>)>,
-    free: Vec<u32>,
-}
-
-impl Flights {
-    fn add(&mut self, flight: Flight) -> u64 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            self.slots.len() as u32 - 1
-        });
-        let (generation, there) = &mut self.slots[slot as usize];
-        *there = Some(flight);
-        u64::from(*generation) << 32 | u64::from(slot)
-    }
-
-    fn take(&mut self, tag: u64) -> Option<Flight> {
-        let (slot, generation) = (tag as u32, (tag >> 32) as u32);
-        let (current, there) = self.slots.get_mut(slot as usize)?;
-        let flight = there.take_if(|_| *current == generation)?;
-        *current = current.wrapping_add(1);
-        self.free.push(slot);
-        Some(flight)
-    }
-
-    fn count(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Tags of those issued before `ns`.
-    fn issued_before(&self, ns: u64) -> Vec<u64> {
-        let old = |(slot, (generation, flight)): (usize, &(u32, Option<Flight>))| {
-            let is_old = flight.is_some_and(|flight| flight.issued_ns < ns);
-            is_old.then_some(u64::from(*generation) << 32 | slot as u64)
-        };
-        self.slots.iter().enumerate().filter_map(old).collect()
-    }
-}
-
 /// Bytes moved so far, by time.
 struct Curve {
     entity: String,
@@ -131,7 +91,7 @@ pub struct Lane {
     session: Box<dyn Session>,
     jobs: Vec<Job>,
     apart: Apart,
-    flights: Flights,
+    flights: Flights<Flight>,
     buffers: Vec<Buffer>,
     batch: Vec<Request>,
     done: Vec<Completion>,
@@ -547,7 +507,7 @@ impl Lane {
     /// Whoever waits longer than was said has failed, and its job with it: what it holds may never come back.
     fn give_up_overdue(&mut self, now_ns: u64) {
         let before_ns = now_ns.saturating_sub(self.plan.timeout.as_nanos() as u64);
-        for tag in self.flights.issued_before(before_ns) {
+        for tag in self.flights.where_is(|flight| flight.issued_ns < before_ns) {
             let Some(flight) = self.flights.take(tag) else { continue };
             self.jobs[flight.job].give_up();
             let text = format!("no answer within {:?}", self.plan.timeout);

@@ -2,11 +2,14 @@
 //! are here, those that do are adapters; the rule is `docs/specs/storage.md`.
 
 pub mod content;
+mod flight;
 mod job;
 mod lane;
 mod layout;
+mod load;
 mod metrics;
 mod plan;
+mod script;
 pub mod target;
 #[cfg(test)]
 mod tests;
@@ -22,7 +25,7 @@ pub fn workloads(targets: &'static [TargetEntry]) -> Vec<WorkloadEntry> {
     let io = |name, pattern| -> &'static workload::Io {
         Box::leak(Box::new(workload::Io { name, pattern, targets }))
     };
-    vec![
+    let mut all: Vec<WorkloadEntry> = vec![
         Entry {
             name: "io-seq",
             about: "Reads or writes files from their beginning to their end.",
@@ -37,5 +40,7 @@ pub fn workloads(targets: &'static [TargetEntry]) -> Vec<WorkloadEntry> {
             needs: &[],
             build: io("io-random", Pattern::Random),
         },
-    ]
+    ];
+    all.extend(script::workloads(targets));
+    all
 }

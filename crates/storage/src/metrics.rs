@@ -18,28 +18,58 @@ pub const PAUSE: &str = "io.pause_seconds";
 pub const OPEN: &str = "io.open_seconds";
 pub const SYNC: &str = "io.sync_seconds";
 pub const CPU: &str = "io.cpu_seconds_per_operation";
+pub const READ: &str = "io.read_seconds";
+pub const WRITE: &str = "io.write_seconds";
+pub const CLOSE: &str = "io.close_seconds";
+pub const STAT: &str = "io.stat_seconds";
+pub const LIST: &str = "io.list_seconds";
+pub const REMOVE: &str = "io.remove_seconds";
 pub const JOBS: &str = "io.job_seconds";
+
+const OF_BYTES_TOTAL: Metric = Metric::new(
+    BYTES_TOTAL,
+    "B/s",
+    Better::Higher,
+    Scope::Trial,
+    "Payload of all jobs that was read or written in the time that counts, a second.",
+);
+const OF_OPERATIONS_TOTAL: Metric = Metric::new(
+    OPERATIONS_TOTAL,
+    "1/s",
+    Better::Higher,
+    Scope::Trial,
+    "Reads and writes of all jobs that were done in the time that counts, a second.",
+);
+const OF_FAILED: Metric = Metric::new(
+    FAILED,
+    "1",
+    Better::Lower,
+    Scope::Trial,
+    "Operations that failed, those with wrong content included.",
+);
+const OF_MISMATCHED: Metric = Metric::new(
+    MISMATCHED,
+    "1",
+    Better::Lower,
+    Scope::Trial,
+    "Reads whose content was not what belongs there.",
+);
+const OF_OPEN: Metric =
+    Metric::new(OPEN, "s", Better::Lower, Scope::Operation, "From asking for a file until it is open.");
+const OF_SYNC: Metric =
+    Metric::new(SYNC, "s", Better::Lower, Scope::Operation, "One sync of a file after its last write.");
+const OF_CPU: Metric = Metric::new(
+    CPU,
+    "s",
+    Better::Lower,
+    Scope::Trial,
+    "Time on a core, user and system, of the threads that load, for each operation; threads of a target beside them are not in it.",
+);
 
 /// The first stands for the workload where there is room for one.
 pub static METRICS: &[Metric] = &[
-    Metric::new(
-        BYTES_TOTAL,
-        "B/s",
-        Better::Higher,
-        Scope::Trial,
-        "Payload of all jobs that was read or written in the time that counts, a second.",
-    )
-    .column(0)
-    .swept(),
-    Metric::new(
-        OPERATIONS_TOTAL,
-        "1/s",
-        Better::Higher,
-        Scope::Trial,
-        "Reads and writes of all jobs that were done in the time that counts, a second.",
-    )
-    .column(1)
-    .swept(),
+    OF_BYTES_TOTAL.column(0).swept(),
+    OF_OPERATIONS_TOTAL.column(1).swept(),
     Metric::new(
         LATENCY,
         "s",
@@ -50,20 +80,8 @@ pub static METRICS: &[Metric] = &[
     .column(2),
     Metric::new(OPERATIONS, "1/s", Better::Higher, Scope::Flow, "Reads and writes of one job a second."),
     Metric::new(BYTES, "B/s", Better::Higher, Scope::Flow, "Payload of one job a second."),
-    Metric::new(
-        FAILED,
-        "1",
-        Better::Lower,
-        Scope::Trial,
-        "Operations that failed, those with wrong content included.",
-    ),
-    Metric::new(
-        MISMATCHED,
-        "1",
-        Better::Lower,
-        Scope::Trial,
-        "Reads whose content was not what belongs there.",
-    ),
+    OF_FAILED,
+    OF_MISMATCHED,
     Metric::new(
         PAUSE,
         "s",
@@ -71,15 +89,9 @@ pub static METRICS: &[Metric] = &[
         Scope::Flow,
         "Longest time in which no operation of a job completed while some were asked for.",
     ),
-    Metric::new(OPEN, "s", Better::Lower, Scope::Operation, "From asking for a file until it is open."),
-    Metric::new(SYNC, "s", Better::Lower, Scope::Operation, "One sync of a file after its last write."),
-    Metric::new(
-        CPU,
-        "s",
-        Better::Lower,
-        Scope::Trial,
-        "Time on a core, user and system, of the threads that load, for each operation; threads of a target beside them are not in it.",
-    ),
+    OF_OPEN,
+    OF_SYNC,
+    OF_CPU,
     Metric::new(
         JOBS,
         "s",
@@ -88,6 +100,41 @@ pub static METRICS: &[Metric] = &[
         "From the start to the end of a job's last operation, a sync after it included.",
     ),
 ];
+
+const fn operation(name: &'static str, about: &'static str) -> Metric {
+    Metric::new(name, "s", Better::Lower, Scope::Operation, about)
+}
+
+/// What scripted loads measure beside their own.
+pub static SCRIPTED: &[Metric] = &[
+    OF_OPERATIONS_TOTAL.column(3).swept(),
+    OF_BYTES_TOTAL.column(4).swept(),
+    OF_FAILED,
+    OF_MISMATCHED,
+    OF_OPEN,
+    operation(READ, "One read, from its issue until all of it is there."),
+    operation(WRITE, "One write, from its issue until all of it is taken."),
+    OF_SYNC,
+    operation(CLOSE, "From asking to close a file until it is closed."),
+    operation(STAT, "From asking for a file's size until it is known."),
+    operation(LIST, "From asking for the names in a folder until all are there."),
+    operation(REMOVE, "From asking to remove a file until it is gone."),
+    OF_CPU,
+];
+
+/// The metric of times of one kind of operation.
+pub fn of_operation(kind: &str) -> &'static str {
+    match kind {
+        "open" => OPEN,
+        "read" => READ,
+        "write" => WRITE,
+        "sync" => SYNC,
+        "close" => CLOSE,
+        "stat" => STAT,
+        "list" => LIST,
+        _ => REMOVE,
+    }
+}
 
 pub static SHOWN: Shown = Shown { series: Borrowed(SERIES), ledgers: Borrowed(&[]), views: Borrowed(&[]) };
 

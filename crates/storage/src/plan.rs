@@ -53,7 +53,7 @@ pub const SEQUENTIAL: &[Param] = params!("1MiB");
 pub const RANDOM: &[Param] = params!("4KiB");
 
 /// What one operation may hold in memory over all jobs of a host.
-const MEMORY_BYTES_MAX: u64 = 8 << 30;
+pub const MEMORY_BYTES_MAX: u64 = 8 << 30;
 /// Name and number of a job's files that the load makes.
 pub const MADE: &str = "weir-io";
 
@@ -84,6 +84,22 @@ pub struct Plan {
     pub interval: Duration,
 }
 
+pub fn lacks(key: &str) -> WorkloadError {
+    WorkloadError::new(format!("`{key}` is missing"))
+}
+
+/// The target that `values` name, its kind and its options. Errors: none, in words that name the key.
+pub fn target_of(
+    values: &Values,
+    targets: &'static [TargetEntry],
+) -> Result<(TargetUrl, &'static TargetEntry, Values), WorkloadError> {
+    let text = values.text("target").ok_or_else(|| lacks("target"))?;
+    let in_target = |text: String| WorkloadError::new(format!("`target`: {text}"));
+    let url = TargetUrl::parse(&text).map_err(in_target)?;
+    let (target, options) = url.resolve(targets).map_err(in_target)?;
+    Ok((url, target, options))
+}
+
 impl Plan {
     /// Errors: what contradicts itself or names no target, in words that name the key.
     pub fn of(
@@ -91,11 +107,7 @@ impl Plan {
         values: &Values,
         targets: &'static [TargetEntry],
     ) -> Result<Plan, WorkloadError> {
-        let lacks = |key: &str| WorkloadError::new(format!("`{key}` is missing"));
-        let text = values.text("target").ok_or_else(|| lacks("target"))?;
-        let in_target = |text: String| WorkloadError::new(format!("`target`: {text}"));
-        let url = TargetUrl::parse(&text).map_err(in_target)?;
-        let (target, options) = url.resolve(targets).map_err(in_target)?;
+        let (url, target, options) = target_of(values, targets)?;
         let count = |key: &str| values.count(key).and_then(|it| u32::try_from(it).ok()).unwrap_or(1);
         let jobs = count("jobs");
         let rate = values.frequency("rate").map(|rate| rate.0 / f64::from(jobs));

@@ -2,15 +2,14 @@
 
 use crate::lane::{Apart, JobPlan, Lane, LaneOutcome};
 use crate::layout::Laid;
-use crate::metrics::{self, CLIENT_CPU};
+use crate::load::{HostFigures, judged};
+use crate::metrics;
 use crate::plan::{Pattern, Plan};
 use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 use std::time::Duration;
 use weir_core::Values;
-use weir_core::evidence::{
-    Candidate, CoreTime, Factor, GeneratorFacts, Load, THREAD_FULL, link_rate, percent,
-};
+use weir_core::evidence::{Factor, GeneratorFacts};
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, Row};
 use weir_core::scenario::{RoleKey, Shape};
@@ -22,8 +21,6 @@ use weir_seams::workload::{
     WorkloadError,
 };
 
-/// Rows of the whole trial.
-const TRIAL: &str = "trial";
 /// Files are taken to be made at this rate at least; what is slower is given up.
 const MADE_BYTES_PER_SECOND: u64 = 10_000_000;
 /// A load of unknown size is planned as if it moved so much.
@@ -47,24 +44,6 @@ struct HostPart {
     seed: u64,
     /// Of files that all share it makes those that lack.
     makes_shared: bool,
-}
-
-/// What the coordinator needs of a host beyond its rows.
-#[derive(Debug, Serialize, Deserialize)]
-struct HostBody {
-    operations: u64,
-    bytes: u64,
-    failed: u64,
-    mismatched: u64,
-    /// Length of the time that counts.
-    counted_ns: u64,
-    cpu_ns: u64,
-    due: u64,
-    lateness_p99_ns: u64,
-    lateness_max_ns: u64,
-    /// Shares of the busiest thread's time on a core and in wait for one.
-    ran_waited: Option<(f64, f64)>,
-    first_failure: Option<String>,
 }
 
 impl Io {
@@ -157,75 +136,26 @@ impl Workload for Io {
     }
 
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
-        let mut derived = Derived::default();
-        let parsed: Result<Vec<HostBody>, _> =
+        let parsed: Result<Vec<HostFigures>, _> =
             outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone())).collect();
         let bodies = match parsed {
-            Ok(bodies) if !bodies.is_empty() => bodies,
-            Ok(_) => return Derived { invalid: Some("no host said what it measured".to_owned()), ..derived },
+            Ok(bodies) => bodies,
             Err(error) => {
-                return Derived {
-                    invalid: Some(format!("a host's outcome is not understood: {error}")),
-                    ..derived
-                };
+                let invalid = Some(format!("a host's outcome is not understood: {error}"));
+                return Derived { invalid, ..Derived::default() };
             }
         };
-        let sum = |of: fn(&HostBody) -> u64| bodies.iter().map(of).sum::<u64>();
-        let seconds = bodies.iter().map(|body| body.counted_ns).max().unwrap_or(0) as f64 / 1e9;
-        let (operations, bytes) = (sum(|it| it.operations), sum(|it| it.bytes));
-        let mut put = |metric: &str, value: f64| {
-            derived.rows.push(Row {
-                entity: TRIAL.to_owned(),
-                metric: metric.to_owned(),
-                value: Observed::Value(value),
-            });
-        };
-        if seconds > 0.0 && operations > 0 {
-            put(metrics::OPERATIONS_TOTAL, operations as f64 / seconds);
-            put(metrics::BYTES_TOTAL, bytes as f64 / seconds);
-            put(metrics::CPU, sum(|it| it.cpu_ns) as f64 / 1e9 / operations as f64);
-        }
-        put(metrics::FAILED, sum(|it| it.failed) as f64);
-        put(metrics::MISMATCHED, sum(|it| it.mismatched) as f64);
-        let busiest =
-            bodies.iter().filter_map(|it| it.ran_waited).max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
         let is_timed = context.values.frequency("rate").is_some();
-        derived.load = Load {
-            wants_machine: !is_timed,
-            is_off_links: self.plan(context.values).is_ok_and(|plan| !plan.target.build.offers().is_remote),
-            generator: is_timed.then(|| self.generator(context.values, &bodies)),
-            ..Load::default()
-        };
-        if let Some((ran, waited)) = busiest.filter(|(ran, waited)| ran + waited >= THREAD_FULL) {
-            let evidence = vec![format!(
-                "the busiest thread that loads ran {} of the time and waited for a core {}",
-                percent(ran),
-                percent(waited)
-            )];
-            let candidate = Candidate::new(&CLIENT_CPU, ran + waited, evidence);
-            derived.candidates.push(candidate.of_thread(CoreTime { ran, waited }));
-        }
-        if !is_timed {
-            derived.candidates.extend(metrics::busy_disk(context.around));
-            derived.candidates.extend(link_rate(context.around));
-        }
-        let first = bodies.iter().find_map(|body| body.first_failure.clone());
-        let failed = sum(|it| it.failed);
-        if let Some(first) = first.as_ref().filter(|_| operations > 0) {
-            let verb = if failed == 1 { "operation" } else { "operations" };
-            derived.warnings.push(format!("{failed} {verb} failed, the first: {first}"));
-        }
-        if operations == 0 {
-            let why = first.unwrap_or_else(|| "nothing was done within the time that counts".to_owned());
-            derived.invalid = Some(format!("no operation was done: {why}"));
-        }
-        derived
+        let is_remote = self.plan(context.values).is_ok_and(|plan| plan.target.build.offers().is_remote);
+        let figures: Vec<&HostFigures> = bodies.iter().collect();
+        let generator = is_timed.then(|| self.generator(context.values, &bodies));
+        judged(context, &figures, is_remote, generator)
     }
 }
 
 impl Io {
-    fn generator(&self, values: &Values, bodies: &[HostBody]) -> GeneratorFacts {
-        let most = |of: fn(&HostBody) -> u64| bodies.iter().map(of).max().unwrap_or(0) as f64 / 1e9;
+    fn generator(&self, values: &Values, bodies: &[HostFigures]) -> GeneratorFacts {
+        let most = |of: fn(&HostFigures) -> u64| bodies.iter().map(of).max().unwrap_or(0) as f64 / 1e9;
         let rate = values.frequency("rate").map_or(0.0, |rate| rate.0);
         let jobs = values.count("jobs").unwrap_or(1) as f64;
         GeneratorFacts {
@@ -275,26 +205,10 @@ fn outcome(host: String, plan: &Plan, control: &Control, lanes: Vec<LaneOutcome>
     let is_timed = plan.duration.is_some();
     let last_ns = lanes.iter().flat_map(|lane| &lane.jobs).map(|job| job.done.last_ns).max().unwrap_or(0);
     let end_ns = if is_timed { outcome.ended_ns } else { last_ns };
-    let mut body = HostBody {
-        operations: 0,
-        bytes: 0,
-        failed: 0,
-        mismatched: 0,
-        counted_ns: end_ns.saturating_sub(start_ns),
-        cpu_ns: 0,
-        due: 0,
-        lateness_p99_ns: 0,
-        lateness_max_ns: 0,
-        ran_waited: None,
-        first_failure: None,
-    };
+    let mut body = HostFigures { counted_ns: end_ns.saturating_sub(start_ns), ..HostFigures::default() };
     for lane in lanes {
         body.cpu_ns += lane.cpu.as_nanos() as u64;
-        body.ran_waited = body
-            .ran_waited
-            .into_iter()
-            .chain(lane.ran_and_waited)
-            .max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+        body.busier(lane.ran_and_waited);
         if let Some(late) = lane.lateness.as_ref().and_then(Times::distribution) {
             body.due += late.count.iter().sum::<u64>();
             body.lateness_p99_ns = body.lateness_p99_ns.max(percentile_ns(&late, 0.99));
@@ -336,10 +250,7 @@ fn outcome(host: String, plan: &Plan, control: &Control, lanes: Vec<LaneOutcome>
             });
         }
         outcome.series.extend(lane.series);
-        if body.first_failure.is_none() {
-            body.first_failure =
-                lane.failures.first().map(|it| format!("{} {}: {}", it.operation, it.target, it.text));
-        }
+        body.first_failed(&lane.failures);
         outcome.failures.absorb(lane.failures);
     }
     outcome.body = serde_json::to_value(body).unwrap_or_default();

@@ -34,7 +34,10 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static WorkloadEntry)> {
 /// The workload's keys and those of every step, each once.
 fn params(entry: &'static WorkloadEntry) -> impl Iterator<Item = &'static Param> {
     let own = entry.params.iter().filter(|param| !matches!(param.name, TARGET | HOSTS));
-    own.chain(OF_STEPS.iter().filter_map(|name| scenario::step_key(name)))
+    // A load that is a number of repetitions has no time of its own.
+    let is_counted = entry.params.iter().any(|param| param.name == "repetitions");
+    let of_steps: &[&str] = if is_counted { &[] } else { &OF_STEPS };
+    own.chain(of_steps.iter().filter_map(|name| scenario::step_key(name)))
 }
 
 impl clap::Args for Args {
@@ -72,6 +75,8 @@ Examples:
   weir io random /data --file-size 1GiB --depth 1,8,32 --duration 10s --json
   weir io random '/data/f?direct=true' --mix 0.7 --rate 2kHz --duration 1min
   weir io seq mem: --file-size 1GiB --jobs 4
+  weir io burst /data --jobs 1,4,16 --size 40MB
+  weir io small dav://store:8080/set --jobs 20 --files 200 --verify
 
 Files that a load makes go away with it; one that exists is only read unless --mix says otherwise.
 A flag with a list measures one point a value.",

@@ -1,0 +1,100 @@
+//! What every load on storage comes to, whatever its jobs do.
+
+use crate::metrics::{self, CLIENT_CPU};
+use serde::{Deserialize, Serialize};
+use weir_core::evidence::{Candidate, CoreTime, GeneratorFacts, Load, THREAD_FULL, link_rate, percent};
+use weir_core::failure::Failures;
+use weir_core::record::{Observed, Row};
+use weir_seams::workload::{DeriveContext, Derived};
+
+/// Rows of the whole trial.
+pub const TRIAL: &str = "trial";
+
+/// What the coordinator needs of a host beyond its rows.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct HostFigures {
+    pub operations: u64,
+    pub bytes: u64,
+    pub failed: u64,
+    pub mismatched: u64,
+    /// Length of the time that counts.
+    pub counted_ns: u64,
+    pub cpu_ns: u64,
+    pub due: u64,
+    pub lateness_p99_ns: u64,
+    pub lateness_max_ns: u64,
+    /// Shares of the busiest thread's time on a core and in wait for one.
+    pub ran_waited: Option<(f64, f64)>,
+    pub first_failure: Option<String>,
+}
+
+impl HostFigures {
+    /// One more thread, which ran and waited so much of its time.
+    pub fn busier(&mut self, ran_and_waited: Option<(f64, f64)>) {
+        let all = self.ran_waited.into_iter().chain(ran_and_waited);
+        self.ran_waited = all.max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+    }
+
+    pub fn first_failed(&mut self, failures: &Failures) {
+        let text = || failures.first().map(|it| format!("{} {}: {}", it.operation, it.target, it.text));
+        self.first_failure = self.first_failure.take().or_else(text);
+    }
+}
+
+/// Rows, verdict on the load itself, and what may have bounded it. `generator` is of a load with times of its own.
+pub fn judged(
+    context: &DeriveContext<'_>,
+    hosts: &[&HostFigures],
+    is_remote: bool,
+    generator: Option<GeneratorFacts>,
+) -> Derived {
+    let mut derived = Derived::default();
+    if hosts.is_empty() {
+        return Derived { invalid: Some("no host said what it measured".to_owned()), ..derived };
+    }
+    let sum = |of: fn(&HostFigures) -> u64| hosts.iter().map(|it| of(it)).sum::<u64>();
+    let seconds = hosts.iter().map(|host| host.counted_ns).max().unwrap_or(0) as f64 / 1e9;
+    let (operations, bytes) = (sum(|it| it.operations), sum(|it| it.bytes));
+    let mut put = |metric: &str, value: f64| {
+        derived.rows.push(Row {
+            entity: TRIAL.to_owned(),
+            metric: metric.to_owned(),
+            value: Observed::Value(value),
+        });
+    };
+    if seconds > 0.0 && operations > 0 {
+        put(metrics::OPERATIONS_TOTAL, operations as f64 / seconds);
+        put(metrics::BYTES_TOTAL, bytes as f64 / seconds);
+        put(metrics::CPU, sum(|it| it.cpu_ns) as f64 / 1e9 / operations as f64);
+    }
+    put(metrics::FAILED, sum(|it| it.failed) as f64);
+    put(metrics::MISMATCHED, sum(|it| it.mismatched) as f64);
+    let is_timed = generator.is_some();
+    derived.load = Load { wants_machine: !is_timed, is_off_links: !is_remote, generator, ..Load::default() };
+    let busiest =
+        hosts.iter().filter_map(|it| it.ran_waited).max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+    if let Some((ran, waited)) = busiest.filter(|(ran, waited)| ran + waited >= THREAD_FULL) {
+        let evidence = vec![format!(
+            "the busiest thread that loads ran {} of the time and waited for a core {}",
+            percent(ran),
+            percent(waited)
+        )];
+        let candidate = Candidate::new(&CLIENT_CPU, ran + waited, evidence);
+        derived.candidates.push(candidate.of_thread(CoreTime { ran, waited }));
+    }
+    if !is_timed {
+        derived.candidates.extend(metrics::busy_disk(context.around));
+        derived.candidates.extend(link_rate(context.around));
+    }
+    let first = hosts.iter().find_map(|host| host.first_failure.clone());
+    let failed = sum(|it| it.failed);
+    if let Some(first) = first.as_ref().filter(|_| operations > 0) {
+        let verb = if failed == 1 { "operation" } else { "operations" };
+        derived.warnings.push(format!("{failed} {verb} failed, the first: {first}"));
+    }
+    if operations == 0 {
+        let why = first.unwrap_or_else(|| "nothing was done within the time that counts".to_owned());
+        derived.invalid = Some(format!("no operation was done: {why}"));
+    }
+    derived
+}

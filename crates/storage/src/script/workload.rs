@@ -1,0 +1,264 @@
+//! Scripted loads as workloads: the hosts' parts, and what they come to together.
+
+use super::barrier::Barrier;
+use super::run::{KINDS, ScriptLane, ScriptOutcome};
+use super::{Act, Kind, ScriptPlan, Section};
+use crate::load::{HostFigures, judged};
+use crate::metrics;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
+use std::time::Duration;
+use weir_core::evidence::Factor;
+use weir_core::metric::Metric;
+use weir_core::record::{Observed, Row};
+use weir_core::scenario::{RoleKey, Shape};
+use weir_core::{Instant, Values};
+use weir_seams::Entry;
+use weir_seams::target::{TargetEntry, TargetError};
+use weir_seams::workload::{
+    Assignment, Bounds, Control, DeriveContext, Derived, Estimate, Outcome, StepRequest, Task, Workload,
+    WorkloadEntry, WorkloadError,
+};
+use weir_transport::Key;
+
+/// A load of unknown speed is planned as if it moved so much, and did so many operations.
+const BYTES_PER_SECOND: u64 = 100_000_000;
+const OPERATIONS_PER_SECOND: u64 = 1_000;
+const COMPLETE_WITHIN: Duration = Duration::from_secs(5);
+
+struct Scripted {
+    kind: &'static dyn Kind,
+    targets: &'static [TargetEntry],
+    metrics: &'static [Metric],
+}
+
+pub fn entry(kind: &'static dyn Kind, targets: &'static [TargetEntry]) -> WorkloadEntry {
+    // Entries live as long as the program does.
+    let metrics: Vec<Metric> = kind.metrics().iter().chain(metrics::SCRIPTED).copied().collect();
+    let metrics = metrics.leak();
+    Entry {
+        name: kind.name(),
+        about: kind.about(),
+        params: kind.params(),
+        needs: &[],
+        build: Box::leak(Box::new(Scripted { kind, targets, metrics })),
+    }
+}
+
+static ROLES: &[RoleKey] = &[RoleKey::many("hosts")];
+
+/// What a host is told beyond the step's values.
+#[derive(Debug, Serialize, Deserialize)]
+struct HostPart {
+    jobs: Vec<u32>,
+    address: IpAddr,
+    /// The first host's name, and the number of this one.
+    first: String,
+    number: u32,
+    hosts: usize,
+}
+
+/// What the coordinator needs of a host beyond its rows.
+#[derive(Debug, Serialize, Deserialize)]
+struct HostBody {
+    figures: HostFigures,
+    sections: Vec<Section>,
+}
+
+impl Scripted {
+    fn plan(&self, values: &Values) -> Result<ScriptPlan, WorkloadError> {
+        let plan = ScriptPlan::of(values, self.targets)?;
+        self.kind.check(&plan)?;
+        Ok(plan)
+    }
+}
+
+impl Workload for Scripted {
+    fn roles(&self) -> &'static [RoleKey] {
+        ROLES
+    }
+    fn metrics(&self) -> &'static [Metric] {
+        self.metrics
+    }
+    fn factors(&self) -> &'static [&'static Factor] {
+        metrics::FACTORS
+    }
+
+    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+        let plan = self.plan(values)?;
+        let hosts: usize = shape.hosts.iter().map(|(_, count)| count).sum();
+        if hosts > plan.jobs as usize {
+            let text = format!("`jobs` is {} and there are {hosts} hosts; each host needs a job", plan.jobs);
+            return Err(WorkloadError::new(text));
+        }
+        let script = self.kind.script(&plan, 0);
+        let (mut bytes, mut pauses) = (0_u64, Duration::ZERO);
+        for act in &script.acts {
+            match act {
+                Act::Read(piece) | Act::Write(piece) => bytes = bytes.saturating_add(piece.length_bytes),
+                Act::Wait(time) => pauses += *time,
+                _ => {}
+            }
+        }
+        let jobs = u64::from(plan.jobs);
+        let operations = jobs.saturating_mul(script.acts.len() as u64);
+        let bytes = bytes.saturating_mul(jobs);
+        let seconds = 1 + bytes / BYTES_PER_SECOND + operations / OPERATIONS_PER_SECOND;
+        let bounds = Bounds {
+            prepare: Duration::from_secs(20),
+            still: plan.timeout + self.kind.pause(&plan) + Duration::from_secs(10),
+            drain: plan.timeout + Duration::from_secs(10),
+        };
+        Ok(Estimate { bounds, ..Estimate::about(pauses + Duration::from_secs(seconds), Some(bytes)) })
+    }
+
+    fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
+        let hosts: Vec<_> = request.roles.iter().flat_map(|(_, hosts)| hosts).collect();
+        let jobs = request.values.count("jobs").unwrap_or(1) as u32;
+        let first = hosts.first().map(|peer| peer.host.clone()).unwrap_or_default();
+        let assignment = |(index, peer): (usize, &&weir_seams::workload::Peer)| {
+            let own = (index as u32..jobs).step_by(hosts.len().max(1)).collect();
+            let part = HostPart {
+                jobs: own,
+                address: peer.address,
+                first: first.clone(),
+                number: index as u32,
+                hosts: hosts.len(),
+            };
+            Assignment {
+                // The first host listens before the others come to its barrier.
+                stage: u8::from(index > 0),
+                body: serde_json::to_value(part).unwrap_or_default(),
+                ..Assignment::alone(self.kind.name(), request, peer)
+            }
+        };
+        hosts.iter().enumerate().map(assignment).collect()
+    }
+
+    fn prepare(&self, assignment: &Assignment) -> Result<Box<dyn Task>, WorkloadError> {
+        let plan = self.plan(&assignment.values)?;
+        let part: HostPart = serde_json::from_value(assignment.body.clone()).map_err(|error| {
+            WorkloadError::new(format!("the coordinator's order is not understood: {error}"))
+        })?;
+        // Where it cannot be raised, opening the files will tell.
+        let _ = weir_sys::socket::raise_open_files();
+        let threads =
+            std::thread::available_parallelism().map_or(1, NonZero::get).min(part.jobs.len()).max(1);
+        let mut of_lanes: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+        for (index, job) in part.jobs.iter().enumerate() {
+            of_lanes[index % threads].push((*job, self.kind.script(&plan, *job)));
+        }
+        let in_words = |error: TargetError| WorkloadError::new(error.text);
+        let lanes = of_lanes.into_iter().map(|scripts| ScriptLane::prepare(&plan, scripts).map_err(in_words));
+        let lanes = lanes.collect::<Result<_, _>>()?;
+        let barrier = barrier(assignment, &part)?;
+        Ok(Box::new(Loading { host: assignment.host.clone(), plan, lanes, barrier }))
+    }
+
+    fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
+        let parsed: Result<Vec<HostBody>, _> =
+            outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone())).collect();
+        let bodies = match parsed {
+            Ok(bodies) => bodies,
+            Err(error) => {
+                let invalid = Some(format!("a host's outcome is not understood: {error}"));
+                return Derived { invalid, ..Derived::default() };
+            }
+        };
+        let plan = match self.plan(context.values) {
+            Ok(plan) => plan,
+            Err(error) => return Derived { invalid: Some(error.text), ..Derived::default() },
+        };
+        let figures: Vec<&HostFigures> = bodies.iter().map(|body| &body.figures).collect();
+        let mut derived = judged(context, &figures, plan.target.build.offers().is_remote, None);
+        let sections: Vec<Section> = bodies.iter().flat_map(|body| body.sections.iter().cloned()).collect();
+        derived.rows.extend(self.kind.derive(&plan, &sections));
+        derived.warnings.extend(self.kind.remarks(&plan));
+        derived
+    }
+}
+
+fn barrier(assignment: &Assignment, part: &HostPart) -> Result<Barrier, WorkloadError> {
+    let stop = |error: &dyn std::fmt::Display| {
+        WorkloadError::new(format!(
+            "host {}: the barrier of step {:?}: {error}",
+            assignment.host, assignment.step
+        ))
+    };
+    let jobs = part.jobs.len();
+    if part.hosts <= 1 {
+        return Ok(Barrier::alone(jobs));
+    }
+    let key = Key::from_hexadecimal(&assignment.key).map_err(|error| stop(&error))?;
+    if part.number == 0 {
+        let made = Barrier::first(jobs, part.hosts - 1, part.address, assignment.data_ports, key);
+        return made.map_err(|error| stop(&error));
+    }
+    let hub = assignment.peers.get(&part.first).and_then(|address| address.parse::<SocketAddr>().ok());
+    let hub = hub.ok_or_else(|| stop(&format!("where {} waits for the others is not known", part.first)))?;
+    Barrier::other(jobs, part.number, hub, &key).map_err(|error| stop(&error))
+}
+
+/// One host's part, ready to run.
+struct Loading {
+    host: String,
+    plan: ScriptPlan,
+    lanes: Vec<ScriptLane>,
+    barrier: Barrier,
+}
+
+impl Task for Loading {
+    fn address(&self) -> Option<String> {
+        self.barrier.address()
+    }
+
+    fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
+        let Loading { host, plan, lanes, barrier } = *self;
+        let stop = |error: std::io::Error| WorkloadError::new(format!("{}: {error}", plan.url));
+        barrier.complete(COMPLETE_WITHIN).map_err(stop)?;
+        let ran: Vec<std::io::Result<ScriptOutcome>> = std::thread::scope(|scope| {
+            let barrier = &barrier;
+            let running: Vec<_> =
+                lanes.into_iter().map(|lane| scope.spawn(move || lane.run(control, barrier))).collect();
+            let panicked = || std::io::Error::other("a thread of the load panicked: this is a bug of weir");
+            running.into_iter().map(|lane| lane.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        });
+        let lanes: Vec<ScriptOutcome> = ran.into_iter().collect::<Result<_, _>>().map_err(stop)?;
+        Ok(outcome(host, control.start_at(), lanes))
+    }
+}
+
+fn outcome(host: String, start: Instant, lanes: Vec<ScriptOutcome>) -> Outcome {
+    let mut outcome = Outcome { host, started_ns: start.as_ns(), ..Outcome::default() };
+    outcome.ended_ns = lanes.iter().map(|lane| lane.ended_ns).max().unwrap_or(outcome.started_ns);
+    let mut figures = HostFigures {
+        counted_ns: outcome.ended_ns.saturating_sub(outcome.started_ns),
+        ..HostFigures::default()
+    };
+    let mut sections = Vec::new();
+    for lane in lanes {
+        figures.cpu_ns += lane.cpu.as_nanos() as u64;
+        figures.busier(lane.ran_and_waited);
+        for (_, done) in &lane.jobs {
+            figures.operations += done.operations;
+            figures.bytes += done.bytes;
+            figures.failed += done.failed;
+            figures.mismatched += done.mismatched;
+        }
+        for (kind, times) in KINDS.iter().zip(&lane.times) {
+            if let Some(histogram) = times.distribution() {
+                outcome.rows.push(Row {
+                    entity: format!("host.{}", outcome.host),
+                    metric: metrics::of_operation(kind).to_owned(),
+                    value: Observed::Histogram(histogram),
+                });
+            }
+        }
+        sections.extend(lane.sections);
+        figures.first_failed(&lane.failures);
+        outcome.failures.absorb(lane.failures);
+    }
+    outcome.body = serde_json::to_value(HostBody { figures, sections }).unwrap_or_default();
+    outcome
+}
