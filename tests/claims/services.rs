@@ -436,7 +436,6 @@ fn a_service_that_is_written_wrongly_is_refused_with_its_place_and_the_nearest_n
         ("server = \"store-[1-2]\"", "client = \"store-[1-2]\"", "needs a server"),
         ("store/f-{n}", "../f-{n}", "no path below"),
         ("content =", "replicas = { data = 2 }\ncontent =", "xrootd has no `replicas.data`"),
-        ("content =", "mount = { at = \"/x\" }\ncontent =", "xrootd is not mounted"),
         ("store/f-{n}", "store/f", "need a path with {n}"),
     ] {
         let text = format!("{READ}{LAB}{CLUSTER}").replace(from, to);

@@ -24,6 +24,8 @@ pub const CLOSE: &str = "io.close_seconds";
 pub const STAT: &str = "io.stat_seconds";
 pub const LIST: &str = "io.list_seconds";
 pub const REMOVE: &str = "io.remove_seconds";
+pub const READ_TOTAL: &str = "io.read_bytes_per_second";
+pub const WRITE_TOTAL: &str = "io.write_bytes_per_second";
 pub const JOBS: &str = "io.job_seconds";
 
 const OF_BYTES_TOTAL: Metric = Metric::new(
@@ -66,6 +68,21 @@ const OF_CPU: Metric = Metric::new(
     "Time on a core, user and system, of the threads that load, for each operation; threads of a target beside them are not in it.",
 );
 
+pub const OF_READ_TOTAL: Metric = Metric::new(
+    READ_TOTAL,
+    "B/s",
+    Better::Higher,
+    Scope::Trial,
+    "Payload that all jobs read over the time in which they read alone.",
+);
+pub const OF_WRITE_TOTAL: Metric = Metric::new(
+    WRITE_TOTAL,
+    "B/s",
+    Better::Higher,
+    Scope::Trial,
+    "Payload that all jobs wrote over the time in which they wrote alone, until it was on stable storage where that was asked for.",
+);
+
 /// The first stands for the workload where there is room for one.
 pub static METRICS: &[Metric] = &[
     OF_BYTES_TOTAL.column(0).swept(),
@@ -80,6 +97,8 @@ pub static METRICS: &[Metric] = &[
     .column(2),
     Metric::new(OPERATIONS, "1/s", Better::Higher, Scope::Flow, "Reads and writes of one job a second."),
     Metric::new(BYTES, "B/s", Better::Higher, Scope::Flow, "Payload of one job a second."),
+    OF_READ_TOTAL,
+    OF_WRITE_TOTAL,
     OF_FAILED,
     OF_MISMATCHED,
     Metric::new(

@@ -149,7 +149,15 @@ impl Workload for Io {
         let is_remote = self.plan(context.values).is_ok_and(|plan| plan.target.build.offers().is_remote);
         let figures: Vec<&HostFigures> = bodies.iter().collect();
         let generator = is_timed.then(|| self.generator(context.values, &bodies));
-        judged(context, &figures, is_remote, generator)
+        let mut derived = judged(context, &figures, is_remote, generator);
+        let mix = context.values.ratio("mix").unwrap_or(1.0);
+        let total = derived.rows.iter().find(|row| row.metric == metrics::BYTES_TOTAL).cloned();
+        let kind =
+            [(1.0, metrics::READ_TOTAL), (0.0, metrics::WRITE_TOTAL)].into_iter().find(|(of, _)| *of == mix);
+        if let (Some(total), Some((_, metric))) = (total, kind) {
+            derived.rows.push(Row { metric: metric.to_owned(), ..total });
+        }
+        derived
     }
 }
 

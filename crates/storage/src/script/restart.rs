@@ -2,6 +2,7 @@
 
 use super::outcome::{mean, of_rounds, value};
 use super::{Act, Kind, Script, ScriptFile, ScriptPlan, Section};
+use crate::metrics::{OF_READ_TOTAL, OF_WRITE_TOTAL, READ_TOTAL, WRITE_TOTAL};
 use std::time::Duration;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Row;
@@ -12,29 +13,11 @@ use weir_seams::workload::WorkloadError;
 pub struct Restart;
 pub static RESTART: Restart = Restart;
 
-pub const WRITE_TOTAL: &str = "io.restart_write_bytes_per_second";
-pub const READ_TOTAL: &str = "io.restart_read_bytes_per_second";
 pub const LOST: &str = "io.restart_lost_ratio";
 
 static METRICS: &[Metric] = &[
-    Metric::new(
-        WRITE_TOTAL,
-        "B/s",
-        Better::Higher,
-        Scope::Trial,
-        "State of all jobs over the time from the first that began to write it to the last that had closed its file, mean of the repetitions.",
-    )
-    .column(0)
-    .swept(),
-    Metric::new(
-        READ_TOTAL,
-        "B/s",
-        Better::Higher,
-        Scope::Trial,
-        "Likewise, read back.",
-    )
-    .column(1)
-    .swept(),
+    OF_WRITE_TOTAL.column(0).swept(),
+    OF_READ_TOTAL.column(1).swept(),
     Metric::new(
         LOST,
         "1",

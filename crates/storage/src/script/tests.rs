@@ -1,8 +1,9 @@
 //! Scripts, what is made of their sections, and whole loads on this machine.
 
 use super::burst::{BURST_JAIN, BURST_RATE, BURST_SECONDS, BURST_TOTAL};
-use super::restart::{LOST, READ_TOTAL, WRITE_TOTAL};
+use super::restart::LOST;
 use super::{Act, BURST, Kind, Piece, RESTART, SMALL, ScriptPlan, Section, workloads};
+use crate::metrics::{READ_TOTAL, WRITE_TOTAL};
 use std::fs;
 use std::time::Duration;
 use weir_core::evidence::Around;

@@ -85,13 +85,8 @@ impl Workload for Scripted {
         metrics::FACTORS
     }
 
-    fn estimate(&self, values: &Values, shape: &Shape) -> Result<Estimate, WorkloadError> {
+    fn estimate(&self, values: &Values, _shape: &Shape) -> Result<Estimate, WorkloadError> {
         let plan = self.plan(values)?;
-        let hosts: usize = shape.hosts.iter().map(|(_, count)| count).sum();
-        if hosts > plan.jobs as usize {
-            let text = format!("`jobs` is {} and there are {hosts} hosts; each host needs a job", plan.jobs);
-            return Err(WorkloadError::new(text));
-        }
         let script = self.kind.script(&plan, 0);
         let (mut bytes, mut pauses) = (0_u64, Duration::ZERO);
         for act in &script.acts {
@@ -114,8 +109,10 @@ impl Workload for Scripted {
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
-        let hosts: Vec<_> = request.roles.iter().flat_map(|(_, hosts)| hosts).collect();
         let jobs = request.values.count("jobs").unwrap_or(1) as u32;
+        // Hosts beyond the last job have nothing to do.
+        let hosts = request.roles.iter().flat_map(|(_, hosts)| hosts).take(jobs as usize);
+        let hosts: Vec<_> = hosts.collect();
         let first = hosts.first().map(|peer| peer.host.clone()).unwrap_or_default();
         let assignment = |(index, peer): (usize, &&weir_seams::workload::Peer)| {
             let own = (index as u32..jobs).step_by(hosts.len().max(1)).collect();
