@@ -22,6 +22,7 @@ test:
 
 scenarios:
 	@scripts/ensure-lab
+	@scripts/ensure-systems
 	@scripts/with-rust scripts/scenarios
 
 bench:
