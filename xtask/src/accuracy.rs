@@ -2,6 +2,7 @@
 
 mod delay;
 mod discipline;
+mod disk;
 mod kernel;
 mod loss;
 mod queue;
@@ -56,6 +57,7 @@ const PARTS: &[Part] = &[
     ("jitter", wire::jitter),
     ("corruption", wire::corruption),
     ("kernel", kernel::beside),
+    ("disk", disk::disks),
 ];
 
 /// Two hosts, `left-0` and `right-0`, joined by the link `wire`, whose keys are given; their accesses have no rate and no delay.

@@ -24,6 +24,7 @@ use std::os::unix::fs::{
     DirBuilderExt, DirEntryExt, FileExt, FileTypeExt, MetadataExt, PermissionsExt, lchown, symlink,
 };
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_sys::shared_memory::Page;
@@ -140,7 +141,16 @@ pub struct DiskFiles {
     folder: PathBuf,
     behind: Arc<Behind>,
     due: Due,
+    cached: Sender<Cached>,
     state: Mutex<State>,
+}
+
+/// Pages that the kernel holds of what was read: whoever has a file sent (`sendfile`) or maps it gets it that way, whatever the file
+/// was opened with. They are given back at once, else what is read again would cost no time.
+pub struct Cached {
+    pub ino: INodeNo,
+    pub offset: u64,
+    pub bytes: u64,
 }
 
 struct State {
@@ -150,9 +160,10 @@ struct State {
 }
 
 impl DiskFiles {
-    pub fn new(folder: PathBuf, behind: Arc<Behind>, due: Due) -> DiskFiles {
+    /// What the kernel has cached of a read is told to `cached`.
+    pub fn new(folder: PathBuf, behind: Arc<Behind>, due: Due, cached: Sender<Cached>) -> DiskFiles {
         let state = State { inodes: Inodes::new(), open: HashMap::new(), handle: 1 };
-        DiskFiles { folder, behind, due, state: Mutex::new(state) }
+        DiskFiles { folder, behind, due, cached, state: Mutex::new(state) }
     }
 
     fn path(&self, ino: INodeNo) -> Result<PathBuf, Errno> {
@@ -573,12 +584,12 @@ impl Filesystem for DiskFiles {
     fn read(
         &self,
         _request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let (file, number) = match self.file(handle) {
@@ -592,6 +603,7 @@ impl Filesystem for DiskFiles {
             return reply.data(&[]);
         }
         let request = DiskRequest { file: number, offset, bytes, is_write: false };
+        let cached = self.cached.clone();
         let work = move || {
             let mut data = vec![0; bytes as usize];
             let mut filled = 0;
@@ -607,7 +619,14 @@ impl Filesystem for DiskFiles {
             Ok(data)
         };
         self.at_the_disks_pace(request, work, move |result| match result {
-            Ok(data) => reply.data(&data),
+            Ok(data) => {
+                reply.data(&data);
+                // A read into a program's own memory says whose it is, one into the kernel's does not. Whoever drops pages is gone
+                // with the mount.
+                if owner.is_none() {
+                    let _ = cached.send(Cached { ino, offset, bytes });
+                }
+            }
             Err(error) => reply.error(error),
         });
     }

@@ -1,7 +1,7 @@
 //! The process behind the hidden subcommand `disk-process`: all disks of a lab, each a file system mounted in its host's view.
 
 use crate::due::Due;
-use crate::file_system::{Behind, DiskFiles, Trouble};
+use crate::file_system::{Behind, Cached, DiskFiles, Trouble};
 use crate::model::{Array, Settings};
 use fuser::{Config, Session, SessionACL};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use weir_sys::epoll::readable_within;
 use weir_sys::holder::Holder;
@@ -225,8 +225,17 @@ fn answer() -> Result<(), String> {
 fn mount(disk: &DiskSetup, behind: Arc<Behind>, due: Due) -> io::Result<()> {
     let holder = take_inherited(disk.holder)?;
     let device = weir_sys::mount::mount_fuse(holder.as_fd(), &disk.at, "weir-disk")?;
-    let files = DiskFiles::new(disk.folder.clone(), behind, due);
+    let (cached, to_drop) = mpsc::channel();
+    let files = DiskFiles::new(disk.folder.clone(), behind, due, cached);
     let session = Session::from_fd(files, device, SessionACL::All, Config::default())?;
+    let notifier = session.notifier();
+    // A thread of its own: a page that is read once more in the meantime is waited for.
+    std::thread::Builder::new().name("drop-pages".to_owned()).spawn(move || {
+        for Cached { ino, offset, bytes } in to_drop {
+            // A file that the kernel has forgotten has no pages.
+            let _ = notifier.inval_inode(ino, offset as i64, bytes as i64);
+        }
+    })?;
     std::thread::Builder::new().name("disk".to_owned()).spawn(move || session.run())?;
     Ok(())
 }
