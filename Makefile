@@ -5,12 +5,13 @@
 #   make scenarios   every scenario at full length, a verdict each, and 100 seeds of random failures (about nine hours)
 #   make bench       side by side with iperf3, sockperf and rattan; results in bench/runs
 #   make accuracy    the lab against its own ground truth: writes docs/guide/lab-accuracy.md (about a quarter of an hour)
+#   make accuracy-disks   the disks under services likewise: writes docs/guide/disk-accuracy.md (about five minutes)
 #   make tidy        the house rules alone
 #   make picture     the picture of the report in the guide, drawn anew from a kept folder
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: demo test bench accuracy scenarios tidy picture build
+.PHONY: demo test bench accuracy accuracy-disks scenarios tidy picture build
 
 demo:
 	@scripts/ensure-lab
@@ -33,6 +34,10 @@ bench:
 accuracy:
 	@scripts/ensure-lab
 	@scripts/with-rust scripts/accuracy
+
+accuracy-disks:
+	@scripts/ensure-lab
+	@scripts/with-rust scripts/accuracy disk --out docs/guide/disk-accuracy.md
 
 tidy:
 	@scripts/ensure-build

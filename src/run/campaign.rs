@@ -339,6 +339,11 @@ impl<'a> Campaign<'a> {
         let Some(stage) = &mut self.stage else { return Ok(()) };
         let lost = stage.up.running.iter_mut().find_map(Running::failed);
         if lost.is_none() && stage.services == configuration.services {
+            let cold = services::cold(configuration);
+            if let (Some(lab), false) = (&stage.lab, cold.is_empty()) {
+                // What does not come back fails its steps too; they say so.
+                self.warnings.extend(stage.up.reset_caches(lab, &cold).err());
+            }
             return Ok(());
         }
         self.warnings.extend(lost.map(|lost| format!("{lost}\n  it is started again")));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use weir_core::scenario::{Configuration, DiskTrouble, Role, Service};
+use weir_core::scenario::{Configuration, DiskTrouble, Role, Service, Step};
 use weir_core::topology::Topology;
 use weir_disk::model::Settings;
 use weir_disk::{DiskProcess, Mounted, Trouble};
@@ -27,6 +27,20 @@ const OF_DAEMONS: [&str; 2] = ["data", "run"];
 pub fn places<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> BTreeSet<usize> {
     let services = configurations.into_iter().flat_map(|configuration| &configuration.services);
     services.flat_map(Service::hosts).collect()
+}
+
+/// Services that a trial of this configuration begins with empty caches: those of which no step says that they are kept.
+pub fn cold(configuration: &Configuration) -> BTreeSet<&str> {
+    let keeps = |step: &&Step| step.values.text(weir_storage::CACHES_KEY).as_deref() == Some("kept");
+    let kept: BTreeSet<&str> = configuration
+        .steps
+        .iter()
+        .filter(keeps)
+        .flat_map(|step| &step.services)
+        .map(String::as_str)
+        .collect();
+    let names = configuration.services.iter().map(|service| service.name.as_str());
+    names.filter(|name| !kept.contains(name)).collect()
 }
 
 /// What is up of services.
@@ -86,6 +100,21 @@ impl Up {
                 Some(DiskTrouble::Stuck) => Trouble { is_stuck: true, ..well },
             },
         )
+    }
+
+    /// Forgets what services of these names have cached: clients mount them anew, and disks begin cold.
+    ///
+    /// Errors: a mount that does not come back, for people.
+    pub fn reset_caches(&mut self, lab: &Lab, names: &BTreeSet<&str>) -> Result<(), String> {
+        for running in self.running.iter_mut().filter(|running| names.contains(running.name.as_str())) {
+            running
+                .mount_anew(|host| lab.holder(host))
+                .map_err(|error| format!("service {}: {error}", running.name))?;
+        }
+        match &mut self.disks {
+            Some(disks) if !names.is_empty() => disks.forget(),
+            _ => Ok(()),
+        }
     }
 
     /// Has all disks be well again.

@@ -147,10 +147,31 @@ fn a_disk_that_is_stuck_stops_its_readers_for_so_long_and_the_server_tells_of_on
     assert!(refused.status == 2 && refused.stderr.contains("are of disks"), "{}", refused.stderr);
 }
 
+// Spec: services.md#service-17 and disk.md#disk-4
+#[test]
+fn caches_are_empty_at_each_trial_unless_a_step_keeps_them() {
+    need_lab();
+    let _turn = beside();
+    let fastest = |caches: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("scenario.toml");
+        let step = "[scenario]\nname = \"cold\"\ntrials = 3\ntrials_min = 3\n[[step]]\nname = \"read\"\nworkload = \"io-seq\"\nhosts = \"user-0\"\ntarget = \"service:files/store/f-0\"\nsize = \"1MiB\"\ndepth = 4\n";
+        let lab = LAB
+            .replace("200MB", "24MiB")
+            .replace("position = \"8ms\"", "position = \"1ms\", cache = \"64MiB\"");
+        fs::write(&file, format!("{step}caches = \"{caches}\"\n{lab}")).unwrap();
+        let (_, summary, _) = run_file(&file, &folder.path().join("out"), &[]);
+        let rates = &summary["points"][0]["metrics"]["io.bytes_total_per_second"];
+        rates["max"].as_f64().unwrap_or_else(|| panic!("{summary:#}"))
+    };
+    let (reset, kept) = (fastest("reset"), fastest("kept"));
+    assert!(reset < 21e6 && kept > 25e6, "{reset} {kept}");
+}
+
 /// A program that has a file sent, as servers do, three times over while it is open: MB/s of each.
 const SENDS: &str = r#"
 import os, socket, threading, time
-size = 16 << 20
+size = 24 << 20
 file = os.open("/var/lib/weir-disks/files/store/f-0", os.O_RDONLY)
 into, out = socket.socketpair()
 def drain():
@@ -175,13 +196,17 @@ fn what_a_server_sends_again_comes_from_the_disk_again_and_not_from_the_kernels_
     let _turn = beside();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lab.toml");
-    fs::write(&file, LAB.replace("200MB", "16MiB")).unwrap();
+    fs::write(&file, LAB.replace("200MB", "24MiB")).unwrap();
     bring_up(file.to_str().unwrap(), "t-sent");
     let sent = run(&["lab", "exec", "t-sent", "store-0", "--root", "--", "python3", "-c", SENDS]);
     run(&["lab", "down", "t-sent"]);
     let rates: Vec<f64> = sent.stdout.lines().map(|line| line.parse().unwrap()).collect();
-    // The disk gives 20 MB/s; a machine that is busy makes it slower, and nothing may make it faster.
-    assert!(rates.len() == 3 && rates.iter().all(|rate| *rate < 21.0), "{rates:?} {}", sent.stderr);
+    // The disk gives 20 MB/s; a machine that is busy makes it slower, but not by much, and nothing may make it faster.
+    assert!(
+        rates.len() == 3 && rates.iter().all(|rate| (5.0..21.0).contains(rate)),
+        "{rates:?} {}",
+        sent.stderr
+    );
 }
 
 // Spec: disk.md#disk-6, disk.md#disk-7 and disk.md#disk-8

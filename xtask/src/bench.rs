@@ -11,6 +11,7 @@ mod rattan;
 pub mod record;
 mod spread;
 pub mod statistics;
+mod storage;
 mod tools;
 mod watch;
 mod workloads;

@@ -93,6 +93,11 @@ impl Behind {
         }
     }
 
+    /// Nothing is in its cache any more.
+    pub fn forget(&self) {
+        lock(&self.array).forget();
+    }
+
     pub fn set_trouble(&self, trouble: Trouble) {
         *lock(&self.trouble) = (trouble, 0.0);
         lock(&self.disk).slow = trouble.slow;
@@ -141,12 +146,12 @@ pub struct DiskFiles {
     folder: PathBuf,
     behind: Arc<Behind>,
     due: Due,
-    cached: Sender<Cached>,
+    cached: Sender<(Cached, Instant)>,
     state: Mutex<State>,
 }
 
 /// Pages that the kernel holds of what was read: whoever has a file sent (`sendfile`) or maps it gets it that way, whatever the file
-/// was opened with. They are given back at once, else what is read again would cost no time.
+/// was opened with. They are given back after a second, else what is read again would cost no time.
 pub struct Cached {
     pub ino: INodeNo,
     pub offset: u64,
@@ -161,7 +166,12 @@ struct State {
 
 impl DiskFiles {
     /// What the kernel has cached of a read is told to `cached`.
-    pub fn new(folder: PathBuf, behind: Arc<Behind>, due: Due, cached: Sender<Cached>) -> DiskFiles {
+    pub fn new(
+        folder: PathBuf,
+        behind: Arc<Behind>,
+        due: Due,
+        cached: Sender<(Cached, Instant)>,
+    ) -> DiskFiles {
         let state = State { inodes: Inodes::new(), open: HashMap::new(), handle: 1 };
         DiskFiles { folder, behind, due, cached, state: Mutex::new(state) }
     }
@@ -624,7 +634,7 @@ impl Filesystem for DiskFiles {
                 // A read into a program's own memory says whose it is, one into the kernel's does not. Whoever drops pages is gone
                 // with the mount.
                 if owner.is_none() {
-                    let _ = cached.send(Cached { ino, offset, bytes });
+                    let _ = cached.send((Cached { ino, offset, bytes }, Instant::now()));
                 }
             }
             Err(error) => reply.error(error),

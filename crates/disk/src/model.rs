@@ -71,6 +71,11 @@ impl Array {
         }
     }
 
+    /// What was read or written before is not in the cache any more.
+    pub fn forget(&mut self) {
+        self.cache = Cache::new(self.cache.blocks_max);
+    }
+
     fn transfer_ns(&self, bytes: u64, slow: f64) -> u64 {
         match self.rate_bytes_per_second {
             0 => 0,

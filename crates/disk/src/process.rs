@@ -52,11 +52,16 @@ struct DiskSetup {
 
 #[derive(Serialize, Deserialize)]
 enum Command {
+    Forget,
     Trouble { disk: usize, trouble: Trouble },
 }
 
 #[derive(Serialize, Deserialize)]
 struct Done;
+
+/// Pages that the kernel reads ahead for whoever has a file sent are used by then. Dropped at once, most of them were read twice: 12 MB/s of
+/// a disk of 120.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// Words of the page that a disk has: bytes read from it, bytes written, bytes read from its cache, positionings, and nanoseconds in which
 /// it was busy.
@@ -114,6 +119,11 @@ impl DiskProcess {
 
     pub fn set_trouble(&mut self, disk: usize, trouble: Trouble) -> Result<(), String> {
         self.ask(&Command::Trouble { disk, trouble })
+    }
+
+    /// Empties the caches of all of them.
+    pub fn forget(&mut self) -> Result<(), String> {
+        self.ask(&Command::Forget)
     }
 
     pub fn id(&self) -> u32 {
@@ -204,6 +214,10 @@ fn run() -> Result<(), String> {
             Err(error) => return Err(format!("reading a command: {error}")),
         }
         match serde_json::from_str(&line).map_err(|error| format!("a command: {error}"))? {
+            Command::Forget => {
+                behind.iter().for_each(|behind| behind.forget());
+                answer()?;
+            }
             Command::Trouble { disk, trouble } => {
                 if let Some(behind) = behind.get(disk) {
                     behind.set_trouble(trouble);
@@ -231,7 +245,8 @@ fn mount(disk: &DiskSetup, behind: Arc<Behind>, due: Due) -> io::Result<()> {
     let notifier = session.notifier();
     // A thread of its own: a page that is read once more in the meantime is waited for.
     std::thread::Builder::new().name("drop-pages".to_owned()).spawn(move || {
-        for Cached { ino, offset, bytes } in to_drop {
+        for (Cached { ino, offset, bytes }, read_at) in to_drop {
+            std::thread::sleep((read_at + KEPT_FOR).saturating_duration_since(Instant::now()));
             // A file that the kernel has forgotten has no pages.
             let _ = notifier.inval_inode(ino, offset as i64, bytes as i64);
         }

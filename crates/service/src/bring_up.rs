@@ -1,13 +1,13 @@
 //! From a recipe and a place to a system that works.
 
-use crate::daemon::{Daemon, Order};
+use crate::daemon::{Asked, Daemon, Order};
 use crate::error::{ServiceError, last_lines};
 use crate::recipe::{Argument, Ready, Recipe, StartStep};
 use crate::template::{HostWords, Words, arguments, fill, role_words};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -19,8 +19,6 @@ use weir_sys::process::{Child, Signal, User};
 
 /// What looks whether something is ready looks again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// A try to connect, or a command that asks, takes no longer.
-const ASK_WITHIN: Duration = Duration::from_secs(2);
 /// Daemons that were asked to end have this time.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
@@ -342,6 +340,7 @@ fn start(
                         host: spot.host,
                         host_name: spot.ground.name.to_owned(),
                         order,
+                        ready: waiting.questions(spot)?,
                         child: Some(child),
                         is_down: false,
                     });
@@ -354,7 +353,7 @@ fn start(
             }
         }
         for spot in &chosen {
-            for ready in &step.ready {
+            for ready in &waiting.questions(spot)? {
                 waiting.for_ready(spot, ready, &mut running.daemons)?;
             }
         }
@@ -418,7 +417,7 @@ fn version(recipe: &Recipe, spot: &Spot<'_>, user: Option<User>) -> String {
     let asked = order(recipe, &run, spot, &spot.words, "version", user, false);
     let Ok(asked) = asked else { return String::new() };
     if let Ok(mut child) = asked.start(spot.ground.holder) {
-        child.wait(ASK_WITHIN);
+        child.wait(crate::daemon::ASK_WITHIN);
     }
     let said = fs::read_to_string(&asked.log).unwrap_or_default();
     let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -478,73 +477,40 @@ impl Waiting<'_> {
         }
     }
 
-    fn for_ready(&self, spot: &Spot<'_>, ready: &Ready, daemons: &mut [Daemon]) -> Result<(), ServiceError> {
-        let ready = match ready {
+    /// What shows that it works on this host.
+    fn questions(&self, spot: &Spot<'_>) -> Result<Vec<Asked>, ServiceError> {
+        let file = &self.recipe.file;
+        let question = |ready: &Ready| match ready {
             Ready::Port(port) => {
-                let text = fill(&self.recipe.file, port, &spot.words)?;
+                let text = fill(file, port, &spot.words)?;
                 let port = text.trim().parse::<u16>().map_err(|_| ServiceError::Recipe {
-                    file: self.recipe.file.clone(),
+                    file: file.clone(),
                     text: format!("step {}: {text:?} is no port", self.step.name),
                 })?;
-                Asked::Port(SocketAddr::new(spot.ground.address, port))
+                Ok(Asked::Port(SocketAddr::new(spot.ground.address, port)))
             }
-            Ready::Line { text, log } => Asked::Line {
-                text: fill(&self.recipe.file, text, &spot.words)?,
-                log: log.clone().unwrap_or_else(|| self.step.name.clone()),
-            },
-            Ready::Command(run) => Asked::Command(order(
-                self.recipe,
-                run,
-                spot,
-                &spot.words,
-                &format!("{}-ready", self.step.name),
-                self.user,
-                false,
-            )?),
+            Ready::Line { text, log } => Ok(Asked::Line {
+                text: fill(file, text, &spot.words)?,
+                log: spot.log(log.as_ref().unwrap_or(&self.step.name)),
+            }),
+            Ready::Command(run) => {
+                let name = format!("{}-ready", self.step.name);
+                order(self.recipe, run, spot, &spot.words, &name, self.user, false).map(Asked::Command)
+            }
         };
+        self.step.ready.iter().map(question).collect()
+    }
+
+    fn for_ready(&self, spot: &Spot<'_>, ready: &Asked, daemons: &mut [Daemon]) -> Result<(), ServiceError> {
         loop {
             if let Some(how) = daemons.iter_mut().find_map(Daemon::failed) {
                 let log = spot.log(&self.step.name);
                 return Err(self.problem(how, &log));
             }
-            if ready.holds(spot) {
+            if ready.holds(spot.ground.holder) {
                 return Ok(());
             }
             self.go_on(spot, &ready.not_yet())?;
-        }
-    }
-}
-
-/// A question whether something is ready.
-enum Asked {
-    Port(SocketAddr),
-    Line { text: String, log: String },
-    Command(Order),
-}
-
-impl Asked {
-    fn holds(&self, spot: &Spot<'_>) -> bool {
-        match self {
-            Asked::Port(address) => {
-                let connect = || TcpStream::connect_timeout(address, ASK_WITHIN).is_ok();
-                spot.ground.holder.run_in_network(connect).unwrap_or(false)
-            }
-            Asked::Line { text, log } => {
-                let said = fs::read(spot.log(log)).unwrap_or_default();
-                String::from_utf8_lossy(&said).contains(text.as_str())
-            }
-            Asked::Command(order) => {
-                let started = order.start(spot.ground.holder);
-                started.is_ok_and(|mut child| child.wait(ASK_WITHIN).is_some_and(|status| status.success()))
-            }
-        }
-    }
-
-    fn not_yet(&self) -> String {
-        match self {
-            Asked::Port(address) => format!("does not listen at port {}", address.port()),
-            Asked::Line { text, .. } => format!("did not log {text:?}"),
-            Asked::Command(order) => format!("is not ready ({} says no)", order.run.join(" ")),
         }
     }
 }
@@ -570,6 +536,17 @@ impl Running {
             Some(lines.into_iter().fold(how, |text, line| text + "\n  | " + &line))
         })?;
         Some(format!("service {}: {how}", self.name))
+    }
+
+    /// Mounts it anew on its clients, so that nothing is left of what they had read. `holder_of` is by index in the topology.
+    ///
+    /// Errors: one that does not come back.
+    pub fn mount_anew<'h>(&mut self, holder_of: impl Fn(usize) -> Option<&'h Holder>) -> Result<(), String> {
+        for daemon in self.daemons.iter_mut().filter(|daemon| daemon.role == Role::Client) {
+            let holder = holder_of(daemon.host).ok_or("its host is not there")?;
+            daemon.restart(holder, END_WITHIN)?;
+        }
+        Ok(())
     }
 
     /// Removes what it kept, once it is down.

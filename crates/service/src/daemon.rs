@@ -1,10 +1,12 @@
 //! A process of a service that stays.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_core::scenario::Role;
 use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
@@ -71,6 +73,47 @@ pub fn found(program: &str) -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{program} is not installed")))
 }
 
+/// A try to connect, or a command that asks, takes no longer.
+pub const ASK_WITHIN: Duration = Duration::from_secs(2);
+/// What looks whether something is ready again looks after this time.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// A daemon that is started again is waited for so long.
+const BACK_WITHIN: Duration = Duration::from_secs(20);
+
+/// A question whether something is ready.
+pub enum Asked {
+    Port(SocketAddr),
+    Line { text: String, log: PathBuf },
+    Command(Order),
+}
+
+impl Asked {
+    pub fn holds(&self, holder: &Holder) -> bool {
+        match self {
+            Asked::Port(address) => {
+                let connect = || TcpStream::connect_timeout(address, ASK_WITHIN).is_ok();
+                holder.run_in_network(connect).unwrap_or(false)
+            }
+            Asked::Line { text, log } => {
+                let said = fs::read(log).unwrap_or_default();
+                String::from_utf8_lossy(&said).contains(text.as_str())
+            }
+            Asked::Command(order) => {
+                let started = order.start(holder);
+                started.is_ok_and(|mut child| child.wait(ASK_WITHIN).is_some_and(|status| status.success()))
+            }
+        }
+    }
+
+    pub fn not_yet(&self) -> String {
+        match self {
+            Asked::Port(address) => format!("does not listen at port {}", address.port()),
+            Asked::Line { text, .. } => format!("did not log {text:?}"),
+            Asked::Command(order) => format!("is not ready ({} says no)", order.run.join(" ")),
+        }
+    }
+}
+
 /// A daemon on a host.
 pub struct Daemon {
     pub name: String,
@@ -79,6 +122,8 @@ pub struct Daemon {
     pub host: usize,
     pub host_name: String,
     pub order: Order,
+    /// What shows that it works.
+    pub ready: Vec<Asked>,
     pub(crate) child: Option<Child>,
     /// It was ended on purpose, and is not missed.
     pub(crate) is_down: bool,
@@ -131,6 +176,27 @@ impl Daemon {
         }
         self.child = None;
         was_there
+    }
+
+    /// Ends it and starts it again; returns when it works. Errors: it does not, for people.
+    pub fn restart(&mut self, holder: &Holder, end_within: Duration) -> Result<(), String> {
+        let named = |what: &str| format!("{} on {} {what}", self.name, self.host_name);
+        let (unstarted, late) = (named("could not be started again"), named("did not come back"));
+        self.signal(Signal::Terminate);
+        self.end(end_within);
+        self.start_again(holder).map_err(|error| format!("{unstarted}: {error}"))?;
+        let until = Instant::now() + BACK_WITHIN;
+        // What it logged the first time is still there, and says nothing of this one.
+        let asked = self.ready.iter().filter(|asked| !matches!(asked, Asked::Line { .. }));
+        for asked in asked {
+            while !asked.holds(holder) {
+                if Instant::now() >= until {
+                    return Err(late);
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+        Ok(())
     }
 
     pub fn start_again(&mut self, holder: &Holder) -> io::Result<()> {

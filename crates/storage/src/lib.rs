@@ -15,6 +15,7 @@ pub mod target;
 mod tests;
 mod workload;
 
+pub use plan::CACHES_KEY;
 use plan::Pattern;
 use weir_seams::Entry;
 use weir_seams::target::TargetEntry;

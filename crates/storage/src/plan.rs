@@ -27,6 +27,15 @@ pub enum SyncWhen {
     Each,
 }
 
+/// Of a service that weir has started: what others run keeps what it keeps.
+pub const CACHES: Param = Param::new(
+    CACHES_KEY,
+    Kind::Choice(&["reset", "kept"]),
+    "Whether a service begins each trial with empty caches: it is mounted anew, and its disks are cold.",
+)
+.default("reset");
+pub const CACHES_KEY: &str = "caches";
+
 macro_rules! params {
     ($size:literal) => {
         &[
@@ -45,6 +54,7 @@ macro_rules! params {
             Param::new("sync", Kind::Choice(&["none", "end", "each"]), "When written data must be on stable storage.").default("end"),
             Param::new("timeout", Kind::Duration, "Longest that one operation is waited for; then it has failed, and its job ends.").default("60s").range(1e6, 86_400.0 * NS),
             Param::new("keep", Kind::Flag, "Leave the files that the load made.").default("false"),
+            CACHES,
         ]
     };
 }

@@ -20,6 +20,7 @@ pub mod path_probe;
 pub mod poll;
 pub mod probe;
 pub mod process;
+pub mod ring;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;

@@ -33,7 +33,8 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static WorkloadEntry)> {
 
 /// The workload's keys and those of every step, each once.
 fn params(entry: &'static WorkloadEntry) -> impl Iterator<Item = &'static Param> {
-    let own = entry.params.iter().filter(|param| !matches!(param.name, TARGET | HOSTS));
+    let own =
+        entry.params.iter().filter(|param| !matches!(param.name, TARGET | HOSTS | weir_storage::CACHES_KEY));
     // A load that is a number of repetitions has no time of its own.
     let is_counted = entry.params.iter().any(|param| param.name == "repetitions");
     let of_steps: &[&str] = if is_counted { &[] } else { &OF_STEPS };

@@ -6,7 +6,7 @@ use super::process::{self, Line};
 use super::record::{Outcome, Row};
 use super::statistics::Bound;
 use super::tools::{BLOCK, LARGE_BLOCK};
-use super::{events, fabric, rattan, spread, tools, watch, workloads};
+use super::{events, fabric, rattan, spread, storage, tools, watch, workloads};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,26 @@ pub static GROUPS: &[Group] = &[
         name: "start-spread",
         about: "First to last start of the agents of a step, from the run's record",
         run: spread::starts,
+    },
+    Group {
+        name: "storage-files",
+        about: "`weir io` against fio on a file of this machine, by pread and by io_uring",
+        run: storage::files,
+    },
+    Group {
+        name: "storage-xrootd",
+        about: "`weir io seq root://` against xrdcp, a file of 1 GiB on loopback",
+        run: storage::xrootd_reads,
+    },
+    Group {
+        name: "storage-objects",
+        about: "Ranged reads of an S3 server on loopback, 2,000 under way from one thread",
+        run: storage::objects,
+    },
+    Group {
+        name: "storage-bursts",
+        about: "`weir io burst` against IOR on this machine",
+        run: storage::bursts,
     },
     Group { name: "small", about: "Start-up time, size, lab of 33 hosts, idle fabric", run: small },
 ];

@@ -25,6 +25,16 @@ impl Buffer {
         self.memory.len() - ALIGNED_BYTES
     }
 
+    /// Its memory, and which part of that counts: the first byte, and how many.
+    pub fn into_parts(self) -> (Vec<u8>, usize, usize) {
+        (self.memory, self.from, self.length)
+    }
+
+    /// Of what `into_parts` gave.
+    pub fn from_parts(memory: Vec<u8>, from: usize, length: usize) -> Buffer {
+        Buffer { memory, from, length }
+    }
+
     /// How many of its bytes count from here on; never more than its capacity.
     pub fn resize(&mut self, length: usize) {
         self.length = length.min(self.capacity());

@@ -80,6 +80,7 @@ const PARAMS: &[Param] = &[
     Param::new("sync", Type::Choice(&["none", "end"]), "Whether a burst is on stable storage before its file is closed.").default("none"),
     Param::new("timeout", Type::Duration, "Longest that one operation is waited for; then it has failed.").default("60s").range(1e6, 86_400e9),
     Param::new("keep", Type::Flag, "Leave the files that the load made.").default("false"),
+    crate::plan::CACHES,
 ];
 
 fn is_shared(plan: &ScriptPlan) -> bool {

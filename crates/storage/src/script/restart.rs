@@ -61,6 +61,7 @@ const PARAMS: &[Param] = &[
         .default("60s")
         .range(1e6, 86_400e9),
     Param::new("keep", Type::Flag, "Leave the files that the load made.").default("false"),
+    crate::plan::CACHES,
 ];
 
 fn think(plan: &ScriptPlan) -> Duration {

@@ -38,6 +38,7 @@ const PARAMS: &[Param] = &[
     Param::new("timeout", Type::Duration, "Longest that one operation is waited for; then it has failed.")
         .default("60s")
         .range(1e6, 86_400e9),
+    crate::plan::CACHES,
 ];
 
 impl Kind for Small {

@@ -1,5 +1,5 @@
-//! Files through the kernel's calls, `pread` and `pwrite`: at a depth of one by the load's own thread, deeper by as many threads
-//! beside it.
+//! Files through the kernel's calls: `pread` and `pwrite`, at a depth of one by the load's own thread, deeper by as many threads beside
+//! it; or by io_uring, whatever the depth from the load's own thread.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -13,17 +13,28 @@ use weir_seams::target::{
     Answer, Buffer, Completion, Mode, Offers, OpenFiles, Operation, Request, Session, SessionSettings,
     Target, TargetError, TargetUrl, inside,
 };
+use weir_sys::ring::{self, Asked, Done, Ring};
 use weir_sys::{clock, errno};
 
 /// Threads of one session at most; what is deeper waits for one of them.
 const THREADS_MAX: usize = 64;
 
-pub const PARAMS: &[Param] = &[Param::new(
-    "direct",
-    Kind::Flag,
-    "Go around the page cache (O_DIRECT); sizes are then multiples of the disk's block.",
-)
-.default("false")];
+const RING: &str = "io_uring";
+
+pub const PARAMS: &[Param] = &[
+    Param::new(
+        "direct",
+        Kind::Flag,
+        "Go around the page cache (O_DIRECT); sizes are then multiples of the disk's block.",
+    )
+    .default("false"),
+    Param::new(
+        "engine",
+        Kind::Choice(&["threads", RING]),
+        "How many operations are under way at once: by a thread each, or by io_uring from one.",
+    )
+    .default("threads"),
+];
 
 pub struct Posix;
 
@@ -46,6 +57,11 @@ impl Target for Posix {
         let base = PathBuf::from(&url.path);
         let direct = options.flag("direct").unwrap_or(false);
         let files = Files { base, direct, open: OpenFiles::default() };
+        if options.text("engine").as_deref() == Some(RING) {
+            let ring = Ring::new(settings.depth);
+            let ring = ring.map_err(|error| TargetError::new(format!("{url}: no io_uring here: {error}")))?;
+            return Ok(Box::new(RingSession { files, ring, done: Vec::new(), reaped: Vec::new() }));
+        }
         let threads = if settings.depth > 1 { settings.depth.min(THREADS_MAX) } else { 0 };
         let crew = (threads > 0).then(|| Crew::of(threads)).transpose();
         let crew = crew.map_err(|error| TargetError::new(format!("{url}: no thread for it: {error}")))?;
@@ -125,6 +141,75 @@ fn failed(path: &std::path::Path, error: &io::Error) -> TargetError {
     TargetError { code, text: format!("{}: {error}", path.display()), ..TargetError::default() }
 }
 
+/// The load's own thread, and the kernel's ring.
+struct RingSession {
+    files: Files,
+    ring: Ring,
+    done: Vec<Completion>,
+    reaped: Vec<Done>,
+}
+
+impl Session for RingSession {
+    fn submit(&mut self, requests: &mut Vec<Request>) {
+        for Request { tag, operation } in requests.drain(..) {
+            let (file, kind, offset, buffer) = match operation {
+                Operation::Read { file, offset, buffer } => (file, ring::Kind::Read, offset, Some(buffer)),
+                Operation::Write { file, offset, buffer } => (file, ring::Kind::Write, offset, Some(buffer)),
+                Operation::Sync { file } => (file, ring::Kind::Sync, 0, None),
+                at_once => {
+                    let result = self.files.at_once(at_once);
+                    self.done.push(completion(tag, result, None));
+                    continue;
+                }
+            };
+            match self.files.open.get(file) {
+                Err(error) => self.done.push(completion(tag, Err(error), buffer)),
+                Ok(file) => {
+                    let (memory, from, length_bytes) = buffer.map(Buffer::into_parts).unwrap_or_default();
+                    self.ring.ask(Asked {
+                        tag,
+                        kind,
+                        file: Arc::clone(file),
+                        offset,
+                        memory,
+                        from,
+                        length_bytes,
+                    });
+                }
+            }
+        }
+        // What could not be handed over now is with the next call; a ring that is broken says so when it is waited for.
+        let _ = self.ring.submit();
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>, limit: Duration) -> io::Result<()> {
+        let wanted = if self.done.is_empty() { limit } else { Duration::ZERO };
+        completions.append(&mut self.done);
+        if self.ring.under_way() == 0 {
+            std::thread::sleep(wanted);
+            return Ok(());
+        }
+        self.ring.reap(&mut self.reaped, wanted)?;
+        completions.extend(self.reaped.drain(..).map(|Done { asked, result }| {
+            let is_sync = matches!(asked.kind, ring::Kind::Sync);
+            let buffer = (!is_sync).then(|| Buffer::from_parts(asked.memory, asked.from, asked.length_bytes));
+            let answer = |bytes| if is_sync { Answer::Done } else { Answer::Moved { bytes: bytes as u64 } };
+            completion(asked.tag, result.map(answer).map_err(in_words), buffer)
+        }));
+        Ok(())
+    }
+}
+
+/// What went wrong with an open file.
+fn in_words(error: io::Error) -> TargetError {
+    TargetError {
+        code: errno::name(&error).map(str::to_owned),
+        text: error.to_string(),
+        is_lost: matches!(errno::name(&error), Some("ESTALE" | "ENOTCONN")),
+        ..TargetError::default()
+    }
+}
+
 struct PosixSession {
     files: Files,
     crew: Option<Crew>,
@@ -191,12 +276,7 @@ impl Task {
             (Work::Sync { file }, _) => file.sync_data().map(|()| Answer::Done),
             (Work::Read { .. } | Work::Write { .. }, None) => Ok(Answer::Moved { bytes: 0 }),
         };
-        let result = result.map_err(|error| TargetError {
-            code: errno::name(&error).map(str::to_owned),
-            text: error.to_string(),
-            is_lost: errno::name(&error) == Some("ESTALE") || errno::name(&error) == Some("ENOTCONN"),
-            ..TargetError::default()
-        });
+        let result = result.map_err(in_words);
         completion(self.tag, result, self.buffer)
     }
 }
