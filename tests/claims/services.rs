@@ -1,6 +1,8 @@
 //! Real systems as services on a lab's hosts: packaged XRootD, and recipes written on the spot.
 
-use super::support::{Ran, beside, eventually, finish_within, need_lab, ran, run, start, state_folder, weir};
+use super::support::{
+    Ran, beside, eventually, finish_within, need_lab, ran, run, start, state_folder, turn, weir,
+};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -145,7 +147,7 @@ content = { path = "store/f-{n}", files = 2, size = "4MiB" }
 #[test]
 fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let up = Up::new("t-web", &format!("{LAB}{WEB_AND_OBJECTS}"));
     let signed =
         "--aws-sigv4 aws:amz:us-east-1:s3 --user weir:weir-in-a-lab -H x-amz-content-sha256:UNSIGNED-PAYLOAD";
@@ -192,7 +194,7 @@ content = { path = "store/f-{n}", files = 3, size = "16MiB" }
 #[test]
 fn a_file_system_is_mounted_on_its_clients_alone_and_outlives_a_servers_death() {
     need_lab();
-    let _turn = beside();
+    let _turn = turn();
     let fault = r#"
 [[fault]]
 name = "server-dies"
