@@ -153,7 +153,7 @@ impl Asker {
         let (mut origin, mut path) = at.clone().unwrap_or_else(|| (self.origin.clone(), ask.path.clone()));
         let mut moved = at;
         let (mut redirects, mut retries) = (0, 0);
-        let mut payload = ask.payload.again();
+        let payload = ask.payload.again();
         let mut first = Some(ask.payload);
         loop {
             // Where all is said once, no connection that may have ended is trusted with it.
@@ -221,7 +221,6 @@ impl Asker {
                 // The operation's own limit ends this.
                 tokio::time::sleep(seconds.map_or(AGAIN, Duration::from_secs)).await;
                 retries += 1;
-                payload = payload.as_ref().and_then(Payload::again);
                 continue;
             }
             return Ok(Heard { response, carried, first_byte_ns, retries, moved });

@@ -80,13 +80,23 @@ struct Web {
 
 struct Objects;
 
-fn connections(options: &Values) -> usize {
-    options.count("connections").and_then(|it| usize::try_from(it).ok()).unwrap_or(usize::MAX)
+/// A session with what all these targets' options say.
+fn session(
+    (origin, base, flavour): (Origin, String, Flavour),
+    url: &TargetUrl,
+    options: &Values,
+    settings: SessionSettings,
+) -> Result<Box<dyn Session>, TargetError> {
+    let connections =
+        options.count("connections").and_then(|it| usize::try_from(it).ok()).unwrap_or(usize::MAX);
+    let authorities = options.text("ca").map(PathBuf::from);
+    let asker = Asker::new(origin, base, flavour, connections, authorities, settings.timeout)?;
+    let session = session::HttpSession::new(asker);
+    Ok(Box::new(session.map_err(|error| TargetError::new(format!("{url}: {error}")))?))
 }
 
-fn session(asker: Result<Asker, TargetError>, url: &TargetUrl) -> Result<Box<dyn Session>, TargetError> {
-    let session = session::HttpSession::new(asker?);
-    Ok(Box::new(session.map_err(|error| TargetError::new(format!("{url}: {error}")))?))
+fn origin(url: &TargetUrl) -> Result<Origin, String> {
+    Origin::of(url.authority.as_deref().unwrap_or_default(), url.scheme.ends_with('s'))
 }
 
 impl Target for Web {
@@ -95,10 +105,7 @@ impl Target for Web {
     }
 
     fn check(&self, url: &TargetUrl) -> Result<(), String> {
-        let authority = url.authority.as_deref().unwrap_or_default();
-        Origin::of(authority, url.scheme.ends_with('s'))
-            .map(drop)
-            .map_err(|problem| format!("{url}: {problem}"))
+        origin(url).map(drop).map_err(|problem| format!("{url}: {problem}"))
     }
 
     fn session(
@@ -107,12 +114,10 @@ impl Target for Web {
         options: &Values,
         settings: SessionSettings,
     ) -> Result<Box<dyn Session>, TargetError> {
-        let authority = url.authority.as_deref().unwrap_or_default();
-        let origin = Origin::of(authority, url.scheme.ends_with('s')).map_err(TargetError::new)?;
+        let origin = origin(url).map_err(TargetError::new)?;
         let flavour = if self.is_dav { Flavour::Dav } else { Flavour::Web };
         let base = if url.path.is_empty() { "/".to_owned() } else { url.path.clone() };
-        let authorities = options.text("ca").map(PathBuf::from);
-        session(Asker::new(origin, base, flavour, connections(options), authorities, settings.timeout), url)
+        session((origin, base, flavour), url, options, settings)
     }
 }
 
@@ -154,8 +159,7 @@ impl Target for Objects {
         let part_bytes = options.size("part").map_or(8 << 20, |size| size.0 as usize);
         let bucket = url.authority.clone().unwrap_or_default();
         let flavour = Flavour::Objects { key, bucket, part_bytes };
-        let authorities = options.text("ca").map(PathBuf::from);
         let base = url.path.trim_start_matches('/').to_owned();
-        session(Asker::new(origin, base, flavour, connections(options), authorities, settings.timeout), url)
+        session((origin, base, flavour), url, options, settings)
     }
 }

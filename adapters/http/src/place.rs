@@ -1,6 +1,7 @@
 //! Where a server is, and how paths are written in requests.
 
 use std::fmt;
+use weir_seams::target::url::host_and_port;
 
 /// A server, and whether it is spoken to by TLS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,10 +17,7 @@ impl Origin {
         if authority.contains('@') {
             return Err("a user in front of the host is not sent; leave it out".to_owned());
         }
-        let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
-        };
+        let (host, port) = host_and_port(authority);
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:".contains(letter);
         if host.is_empty() || !host.chars().all(is_plain) {
             return Err("no host follows the scheme".to_owned());

@@ -9,6 +9,7 @@ mod wire;
 use crate::client::{Place, Settings};
 use weir_core::Values;
 use weir_seams::Entry;
+use weir_seams::target::url::host_and_port;
 use weir_seams::target::{Offers, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl};
 
 pub static TARGETS: &[TargetEntry] = &[Entry {
@@ -25,10 +26,7 @@ pub struct Root;
 fn place(url: &TargetUrl) -> Result<Place, String> {
     let authority = url.authority.as_deref().unwrap_or_default();
     let at = authority.rsplit_once('@').map_or(authority, |(_, at)| at);
-    let (host, port) = match at.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':')),
-        None => at.rsplit_once(':').map_or((at, None), |(host, port)| (host, Some(port))),
-    };
+    let (host, port) = host_and_port(at);
     if host.is_empty() {
         return Err(format!("{url}: no host follows `root://`"));
     }

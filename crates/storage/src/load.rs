@@ -1,11 +1,14 @@
 //! What every load on storage comes to, whatever its jobs do.
 
+use crate::job::Done;
 use crate::metrics::{self, CLIENT_CPU};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::io;
 use weir_core::evidence::{Candidate, CoreTime, GeneratorFacts, Load, THREAD_FULL, link_rate, percent};
 use weir_core::failure::Failures;
 use weir_core::record::{Observed, Row};
-use weir_seams::workload::{DeriveContext, Derived};
+use weir_seams::workload::{DeriveContext, Derived, Outcome};
 
 /// Rows of the whole trial.
 pub const TRIAL: &str = "trial";
@@ -29,6 +32,14 @@ pub struct HostFigures {
 }
 
 impl HostFigures {
+    /// One more job.
+    pub fn add(&mut self, done: &Done) {
+        self.operations += done.operations;
+        self.bytes += done.bytes;
+        self.failed += done.failed;
+        self.mismatched += done.mismatched;
+    }
+
     /// One more thread, which ran and waited so much of its time.
     pub fn busier(&mut self, ran_and_waited: Option<(f64, f64)>) {
         let all = self.ran_waited.into_iter().chain(ran_and_waited);
@@ -39,6 +50,29 @@ impl HostFigures {
         let text = || failures.first().map(|it| format!("{} {}: {}", it.operation, it.target, it.text));
         self.first_failure = self.first_failure.take().or_else(text);
     }
+}
+
+/// What each host said. Errors: one is not understood, in words.
+pub fn bodies<T: DeserializeOwned>(outcomes: &[Outcome]) -> Result<Vec<T>, String> {
+    let parsed: Result<Vec<T>, _> =
+        outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone())).collect();
+    parsed.map_err(|error| format!("a host's outcome is not understood: {error}"))
+}
+
+/// Runs each part of a load in a thread of its own. Errors: the first part's that has one.
+pub fn at_once<P: Send, T: Send>(
+    parts: Vec<P>,
+    run: impl Fn(P) -> io::Result<T> + Sync,
+) -> io::Result<Vec<T>> {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || run(part))).collect();
+        let panicked = || io::Error::other("a thread of the load panicked: this is a bug of weir");
+        // All are waited for, whichever fails.
+        let ran: Vec<io::Result<T>> =
+            running.into_iter().map(|part| part.join().unwrap_or_else(|_| Err(panicked()))).collect();
+        ran.into_iter().collect()
+    })
 }
 
 /// Rows, verdict on the load itself, and what may have bounded it. `generator` is of a load with times of its own.

@@ -141,20 +141,6 @@ pub static SCRIPTED: &[Metric] = &[
     OF_CPU,
 ];
 
-/// The metric of times of one kind of operation.
-pub fn of_operation(kind: &str) -> &'static str {
-    match kind {
-        "open" => OPEN,
-        "read" => READ,
-        "write" => WRITE,
-        "sync" => SYNC,
-        "close" => CLOSE,
-        "stat" => STAT,
-        "list" => LIST,
-        _ => REMOVE,
-    }
-}
-
 pub static SHOWN: Shown = Shown { series: Borrowed(SERIES), ledgers: Borrowed(&[]), views: Borrowed(&[]) };
 
 const SERIES: &[SeriesShown] = &[SeriesShown {

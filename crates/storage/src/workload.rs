@@ -2,7 +2,7 @@
 
 use crate::lane::{Apart, JobPlan, Lane, LaneOutcome};
 use crate::layout::Laid;
-use crate::load::{HostFigures, judged};
+use crate::load::{HostFigures, at_once, bodies, judged};
 use crate::metrics;
 use crate::plan::{Pattern, Plan};
 use serde::{Deserialize, Serialize};
@@ -136,14 +136,9 @@ impl Workload for Io {
     }
 
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
-        let parsed: Result<Vec<HostFigures>, _> =
-            outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone())).collect();
-        let bodies = match parsed {
+        let bodies: Vec<HostFigures> = match bodies(outcomes) {
             Ok(bodies) => bodies,
-            Err(error) => {
-                let invalid = Some(format!("a host's outcome is not understood: {error}"));
-                return Derived { invalid, ..Derived::default() };
-            }
+            Err(text) => return Derived { invalid: Some(text), ..Derived::default() },
         };
         let is_timed = context.values.frequency("rate").is_some();
         let is_remote = self.plan(context.values).is_ok_and(|plan| plan.target.build.offers().is_remote);
@@ -192,14 +187,7 @@ impl Task for Loading {
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
         let Loading { host, plan, lanes, laid } = *self;
-        let ran: Vec<std::io::Result<LaneOutcome>> = std::thread::scope(|scope| {
-            let running: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| lane.run(control))).collect();
-            let panicked = || std::io::Error::other("a thread of the load panicked: this is a bug of weir");
-            running.into_iter().map(|lane| lane.join().unwrap_or_else(|_| Err(panicked()))).collect()
-        });
-        let lanes: Vec<LaneOutcome> = ran
-            .into_iter()
-            .collect::<Result<_, _>>()
+        let lanes = at_once(lanes, |lane| lane.run(control))
             .map_err(|error| WorkloadError::new(format!("{}: {error}", plan.url)))?;
         drop(laid);
         Ok(outcome(host, &plan, control, lanes))
@@ -224,10 +212,7 @@ fn outcome(host: String, plan: &Plan, control: &Control, lanes: Vec<LaneOutcome>
         }
         for job in &lane.jobs {
             let done = job.done;
-            body.operations += done.operations;
-            body.bytes += done.bytes;
-            body.failed += done.failed;
-            body.mismatched += done.mismatched;
+            body.add(&done);
             let own_end_ns = if is_timed { end_ns } else { done.last_ns };
             let seconds = own_end_ns.saturating_sub(start_ns) as f64 / 1e9;
             let mut put = |metric: &str, value: f64| {

@@ -83,6 +83,14 @@ impl TargetUrl {
     }
 }
 
+/// Host and port, as they are written, of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+pub fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    }
+}
+
 /// As it is written.
 impl fmt::Display for TargetUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,8 @@ use super::barrier::{self, Barrier};
 use super::{Act, Piece, Script, ScriptPlan, Section};
 use crate::content::Content;
 use crate::flight::Flights;
+use crate::job::Done;
+use crate::metrics;
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -20,8 +22,17 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Looked for operations that take too long.
 const OVERDUE_EVERY_NS: u64 = 250_000_000;
 
-/// Operations of which times are kept apart, as records name them.
-pub const KINDS: [&str; 8] = ["open", "read", "write", "sync", "close", "stat", "list", "remove"];
+/// Operations of which times are kept apart, as records name them, and their metrics.
+pub const KINDS: [(&str, &str); 8] = [
+    ("open", metrics::OPEN),
+    ("read", metrics::READ),
+    ("write", metrics::WRITE),
+    ("sync", metrics::SYNC),
+    ("close", metrics::CLOSE),
+    ("stat", metrics::STAT),
+    ("list", metrics::LIST),
+    ("remove", metrics::REMOVE),
+];
 
 struct File {
     path: String,
@@ -56,16 +67,6 @@ struct Job {
     begun: Option<Begun>,
     rounds: Vec<(&'static str, u32)>,
     done: Done,
-}
-
-/// What a job came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
-    pub operations: u64,
-    pub bytes: u64,
-    pub failed: u64,
-    pub mismatched: u64,
-    pub last_ns: u64,
 }
 
 /// A buffer, and what it holds.
@@ -460,7 +461,7 @@ impl ScriptLane {
         self.failures.push(Failure {
             at_ns: i64::try_from(now_ns).unwrap_or(i64::MAX),
             job: format!("job-{}", job.number),
-            operation: kind_of(flight.act).map_or("", |kind| KINDS[kind]).to_owned(),
+            operation: kind_of(flight.act).map_or("", |kind| KINDS[kind].0).to_owned(),
             target: self.plan.url.below(path),
             code: error.code,
             retries: error.retries,
@@ -495,5 +496,5 @@ fn kind_of(act: Act) -> Option<usize> {
         Act::Remove { .. } => "remove",
         _ => return None,
     };
-    KINDS.iter().position(|kind| *kind == name)
+    KINDS.iter().position(|(kind, _)| *kind == name)
 }

@@ -3,7 +3,7 @@
 use super::barrier::Barrier;
 use super::run::{KINDS, ScriptLane, ScriptOutcome};
 use super::{Act, Kind, ScriptPlan, Section};
-use crate::load::{HostFigures, judged};
+use crate::load::{HostFigures, at_once, bodies, judged};
 use crate::metrics;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -154,14 +154,9 @@ impl Workload for Scripted {
     }
 
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
-        let parsed: Result<Vec<HostBody>, _> =
-            outcomes.iter().map(|outcome| serde_json::from_value(outcome.body.clone())).collect();
-        let bodies = match parsed {
+        let bodies: Vec<HostBody> = match bodies(outcomes) {
             Ok(bodies) => bodies,
-            Err(error) => {
-                let invalid = Some(format!("a host's outcome is not understood: {error}"));
-                return Derived { invalid, ..Derived::default() };
-            }
+            Err(text) => return Derived { invalid: Some(text), ..Derived::default() },
         };
         let plan = match self.plan(context.values) {
             Ok(plan) => plan,
@@ -214,14 +209,7 @@ impl Task for Loading {
         let Loading { host, plan, lanes, barrier } = *self;
         let stop = |error: std::io::Error| WorkloadError::new(format!("{}: {error}", plan.url));
         barrier.complete(COMPLETE_WITHIN).map_err(stop)?;
-        let ran: Vec<std::io::Result<ScriptOutcome>> = std::thread::scope(|scope| {
-            let barrier = &barrier;
-            let running: Vec<_> =
-                lanes.into_iter().map(|lane| scope.spawn(move || lane.run(control, barrier))).collect();
-            let panicked = || std::io::Error::other("a thread of the load panicked: this is a bug of weir");
-            running.into_iter().map(|lane| lane.join().unwrap_or_else(|_| Err(panicked()))).collect()
-        });
-        let lanes: Vec<ScriptOutcome> = ran.into_iter().collect::<Result<_, _>>().map_err(stop)?;
+        let lanes = at_once(lanes, |lane| lane.run(control, &barrier)).map_err(stop)?;
         Ok(outcome(host, control.start_at(), lanes))
     }
 }
@@ -238,16 +226,13 @@ fn outcome(host: String, start: Instant, lanes: Vec<ScriptOutcome>) -> Outcome {
         figures.cpu_ns += lane.cpu.as_nanos() as u64;
         figures.busier(lane.ran_and_waited);
         for (_, done) in &lane.jobs {
-            figures.operations += done.operations;
-            figures.bytes += done.bytes;
-            figures.failed += done.failed;
-            figures.mismatched += done.mismatched;
+            figures.add(done);
         }
-        for (kind, times) in KINDS.iter().zip(&lane.times) {
+        for ((_, metric), times) in KINDS.iter().zip(&lane.times) {
             if let Some(histogram) = times.distribution() {
                 outcome.rows.push(Row {
                     entity: format!("host.{}", outcome.host),
-                    metric: metrics::of_operation(kind).to_owned(),
+                    metric: (*metric).to_owned(),
                     value: Observed::Histogram(histogram),
                 });
             }
