@@ -2,6 +2,7 @@
 
 use crate::support::{light, need_lab, run, run_file, settled, turn};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -210,24 +211,27 @@ fn every_workload_takes_turns() {
         + &step("burst", "size = \"100kB\"\nrepetitions = 5")
         + &step("connect", "count = 20")
         + &step("stream", "duration = \"500ms\"\ndirection = \"both\"\nstreams = 2");
-    let done = settled(|| run_text(&format!("{LAB}{steps}")), |done| &done.summary);
-    let main = |point: usize| done.summary["points"][point]["matrix"]["metric"].as_str().unwrap().to_owned();
-    let mains: Vec<String> = (0..5).map(main).collect();
-    assert_eq!(
-        mains,
-        [
-            "latency.round_trip_seconds",
-            "udp.loss_ratio",
-            "burst.completion_seconds",
-            "connect.per_second",
-            "stream.total_goodput_bits_per_second"
-        ]
-    );
-    for point in 0..5 {
+    // Trials this short often do not count beside other programs; that each pair had its turn and its figure is the claim.
+    let done = run_text(&format!("{LAB}{steps}"));
+    let trials = done.lines("trials.jsonl");
+    let metrics = [
+        "latency.round_trip_seconds",
+        "udp.loss_ratio",
+        "burst.completion_seconds",
+        "connect.per_second",
+        "stream.total_goodput_bits_per_second",
+    ];
+    for (point, metric) in metrics.into_iter().enumerate() {
+        assert_eq!(done.summary["points"][point]["matrix"]["metric"], metric);
         assert_eq!(done.cells(point).len(), 4);
-        assert!(done.cells(point).iter().all(|cell| cell["value"].is_number()), "{:#?}", done.cells(point));
+        let rows = trials[point]["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric);
+        let pairs: BTreeSet<&str> =
+            rows.filter_map(|row| row["entity"].as_str()?.split_once('.')).map(|it| it.1).collect();
+        assert_eq!(pairs, BTreeSet::from(["a-0.a-1", "a-0.c-0", "b-0.a-1", "b-0.c-0"]), "{metric}");
     }
     // Two ways of four milliseconds, and none within the site.
+    let asked = || run_text(&format!("{LAB}{}", step("latency", "count = 50")));
+    let done = settled(asked, |done| &done.summary);
     let trip = |cell: usize| done.cells(0)[cell]["value"].as_f64().unwrap();
     assert!(trip(0) < 0.003 && trip(1) > 0.0039, "{:#?}", done.cells(0));
 }
