@@ -46,6 +46,7 @@ macro_rules! system {
 /// Recipes of real systems.
 #[cfg(feature = "lab")]
 pub const SYSTEMS: &[weir_service::Builtin] = &[
+    system!("door", "haproxy.cfg", "namespace.conf", "pool.conf"),
     system!("glusterfs", "glusterd.vol"),
     system!("s3"),
     system!("webdav", "nginx.conf"),

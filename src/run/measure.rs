@@ -5,12 +5,13 @@ use crate::run::services::SERVICE_ENTITY;
 use weir_core::Instant;
 use weir_core::behind::Behind;
 use weir_core::evidence::{
-    Around, DiskFacts, EmulatorFacts, PortFacts, StackFacts, lateness_allowed_seconds,
+    Around, DaemonFacts, DiskFacts, EmulatorFacts, PortFacts, SlotFacts, StackFacts, lateness_allowed_seconds,
 };
 use weir_core::fabric_page::{self, LATENESS_BUCKETS};
 use weir_core::record::{Histogram, Observed, Row, Series};
 use weir_core::topology::{DirectedLink, Topology};
 use weir_seams::workload::{FaultWindow, Outcome};
+use weir_telemetry::service;
 
 /// A stretch of time in nanoseconds from the trial's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,6 +145,7 @@ impl Measured<'_> {
             ports: on_path.into_iter().filter_map(|index| self.port(&links[index])).collect(),
             stack: self.stack(),
             disks: self.disks(),
+            daemons: self.daemons(),
             emulator: in_lab.then(|| EmulatorFacts {
                 behind_ratio: fabric.ratio,
                 behind_seconds_max: fabric.longest_seconds,
@@ -182,6 +184,29 @@ impl Measured<'_> {
             })
         };
         of_services.filter_map(facts).collect()
+    }
+
+    /// Daemons of services.
+    fn daemons(&self) -> Vec<DaemonFacts> {
+        let own = self.series.iter().filter(|series| series.name == service::CPU);
+        let steady = [self.steady.start_ns, self.steady.end_ns];
+        let level = |entity: &str, name: &str| weir_telemetry::mean(self.find(entity, name)?, steady);
+        let facts = |cpu: &Series| {
+            let of = |name: &str| level(&cpu.entity, name);
+            let slots = |slots: f64, taken: f64| SlotFacts {
+                slots,
+                taken,
+                waiters: of(service::SLOT_WAITERS).unwrap_or(0.0),
+                wait_seconds: of(service::SLOT_WAIT).unwrap_or(0.0),
+            };
+            Some(DaemonFacts {
+                name: cpu.entity.clone(),
+                cpu_cores: self.share(&cpu.entity, service::CPU)?,
+                thread_ratio: self.share(&cpu.entity, service::THREAD_CPU).unwrap_or(0.0),
+                slots: of(service::SLOTS).zip(of(service::SLOTS_TAKEN)).map(|(all, taken)| slots(all, taken)),
+            })
+        };
+        own.filter_map(facts).collect()
     }
 
     /// The links of every path of the step, there and back.
@@ -327,7 +352,7 @@ impl Measured<'_> {
         let interrupts = self.find("machine", "cpu.interrupt_seconds")?;
         let (busy, seconds) = growth(machine, self.steady)?;
         let (of_interrupts, _) = growth(interrupts, self.steady)?;
-        let own = self.series.iter().filter(|series| series.name == "cpu.process_seconds");
+        let own = self.series.iter().filter(|it| [service::CPU, "cpu.process_seconds"].contains(&&*it.name));
         let own: f64 = own.filter_map(|series| growth(series, self.steady)).map(|(grown, _)| grown).sum();
         let cores = self.core_count.max(1) as f64;
         Some((busy - of_interrupts - own - cores * TICKS_SECONDS).max(0.0) / seconds / cores)

@@ -15,6 +15,7 @@ use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare};
 use weir_storage::content::Content;
 use weir_sys::directory::Directory;
 use weir_sys::errno;
+use weir_telemetry::service::Watched;
 
 /// In a host's folder on the machine, what its disks keep. The host does not see it: it would go around the disk.
 const DISKS_FOLDER: &str = "disks";
@@ -64,16 +65,17 @@ fn disk_name(service: &str, host: &str) -> String {
 }
 
 impl Up {
-    /// Its processes by name, for whoever counts what they cost.
-    pub fn processes(&self) -> Vec<(String, u32)> {
-        let name = |running: &Running, daemon: &Daemon| {
-            format!("{SERVICE_ENTITY}{}.{}.{}", running.name, daemon.name, daemon.host_name)
+    /// Its daemons, for whoever counts what they do.
+    pub fn watched(&self) -> Vec<Watched> {
+        let watched = |running: &Running, daemon: &Daemon| Watched {
+            entity: format!("{SERVICE_ENTITY}{}.{}.{}", running.name, daemon.name, daemon.host_name),
+            processes: daemon.processes(),
+            counters: daemon.counters.clone(),
         };
-        let of_service = |running: &'_ Running| -> Vec<(String, u32)> {
-            running.daemons.iter().filter_map(|daemon| Some((name(running, daemon), daemon.id()?))).collect()
+        let of_service = |running: &'_ Running| -> Vec<Watched> {
+            running.daemons.iter().map(|daemon| watched(running, daemon)).collect()
         };
-        let disks = self.disks.iter().map(|disks| ("disks".to_owned(), disks.id()));
-        self.running.iter().flat_map(of_service).chain(disks).collect()
+        self.running.iter().flat_map(of_service).collect()
     }
 
     /// Has something be wrong with the disk of a service on a host, or (`None`) nothing any more.

@@ -29,8 +29,7 @@ use weir_lab::Lab;
 use weir_report::{WriteError, Writer};
 use weir_seams::sampler::{Sampler, SamplerTarget, SeriesView};
 use weir_sys::process::Signal;
-use weir_telemetry::DiskPageSampler;
-use weir_telemetry::{PortSampler, Schedule, Teller};
+use weir_telemetry::{DiskPageSampler, PortSampler, Schedule, ServiceSampler, Teller};
 
 /// Samples of one series a trial at most; a longer trial is sampled more coarsely.
 const SAMPLES_MAX: u128 = 6_000;
@@ -563,7 +562,7 @@ fn samplers(
     let mut processes = fleet.processes();
     processes.push(("fabric".to_owned(), lab.fabric_pid()));
     processes.push(("coordinator".to_owned(), std::process::id()));
-    processes.extend(up.processes());
+    processes.extend(up.disks.iter().map(|disks| ("disks".to_owned(), disks.id())));
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
     let count = processes.len();
     let target = SamplerTarget { processes, host: String::new() };
@@ -575,6 +574,11 @@ fn samplers(
     if let Ok(page) = lab.page().try_clone() {
         let ports = PortSampler::new(Box::new(move |word| page.get(word)), names);
         all.push((spread(Duration::from_millis(10), links.len()), Box::new(ports)));
+    }
+    let watched = up.watched();
+    if !watched.is_empty() {
+        let every = spread(weir_telemetry::HOST_INTERVAL, watched.len());
+        all.push((every, Box::new(ServiceSampler::new(watched))));
     }
     let page = up.disks.as_ref().and_then(|disks| disks.page().try_clone().ok());
     if let Some(page) = page {

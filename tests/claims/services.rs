@@ -1,7 +1,7 @@
 //! Real systems as services on a lab's hosts: packaged XRootD, and recipes written on the spot.
 
 use super::support::{
-    Ran, beside, eventually, finish_within, need_lab, ran, run, start, state_folder, turn, weir,
+    Ran, beside, eventually, finish_within, need_lab, ran, run, run_settled, start, state_folder, turn, weir,
 };
 use serde_json::Value;
 use std::fs;
@@ -189,6 +189,114 @@ replicas = { data = 3 }
 disk = { size = "500MB", rate = "200MB/s", position = "1ms", cache = "16MiB" }
 content = { path = "store/f-{n}", files = 3, size = "16MiB" }
 "#;
+
+const DOORS: &str = r#"
+[[service]]
+name = "farm"
+system = "door"
+place = { proxy = "store-[0-1]", manager = "store-2", server = "store-[3-4]" }
+disk = { size = "1GB", position = "20ms", depth = 8 }
+content = { path = "data/f-{n}", files = 4, size = "1MiB" }
+set.door = { pool_slots = 1, wait = "400ms" }
+"#;
+
+// Spec: services.md#service-18, services.md#service-19 and http.md#request-2
+#[test]
+fn doors_send_clients_to_pools_whose_slots_they_wait_for_and_what_waits_too_long_is_refused() {
+    need_lab();
+    let _turn = beside();
+    let lab = LAB.replace("hosts = 3", "hosts = 5");
+    let up = Up::new("t-doors", &format!("{lab}{DOORS}"));
+    let curl =
+        |arguments: &str| up.exec("user-0", &["sh", "-c", &format!("curl -sS -m 20 {arguments}")]).stdout;
+    // What the name space knows, by way of either door.
+    let sent_on = "-o /dev/null -w '%{http_code} %{redirect_url}'";
+    assert_eq!(
+        curl(&format!("{sent_on} http://store-0:8080/data/f-2")),
+        "307 http://10.64.0.4:8080/data/f-2"
+    );
+    assert_eq!(
+        curl(&format!("{sent_on} http://store-1:8080/data/f-3")),
+        "307 http://10.64.0.5:8080/data/f-3"
+    );
+    assert_eq!(curl("-L http://store-1:8080/data/f-0 | wc -c").trim(), "1048576");
+    // What is new goes where its name says, and is found there.
+    curl("-L -T /etc/debian_version http://store-0:8080/new/file");
+    assert_eq!(curl("-L http://store-1:8080/new/file"), fs::read_to_string("/etc/debian_version").unwrap());
+
+    let url = "http://store-0:8080/data/f-{n}?also=store-1:8080";
+    let few =
+        up.io_done(&["random", url, "--jobs", "4", "--size", "8KiB", "--count", "30", "--verify", "--json"]);
+    assert_eq!(figure(&few, "io.failed_operations", "mean"), 0.0, "{few:#}");
+    assert_eq!(figure(&few, "io.mismatched_operations", "mean"), 0.0);
+    for door in ["store-0", "store-1"] {
+        let counters = "curl -sS --unix-socket /var/lib/weir/farm/proxy/run/counters http://x/metrics";
+        let said = up.exec(door, &["sh", "-c", counters]).stdout;
+        let total = "haproxy_frontend_http_requests_total{proxy=\"before\"} ";
+        let served = said.lines().find_map(|line| line.strip_prefix(total)?.parse::<u64>().ok());
+        assert!(served.unwrap_or(0) >= 4, "{door}: {served:?}");
+    }
+    // Of 40 readers of one file 39 wait behind one slot: each of them for the 20 ms of every other before it.
+    let url = "http://store-0:8080/data/f-0";
+    let many =
+        ["random", url, "--jobs", "40", "--layout", "shared", "--size", "8KiB", "--duration", "2s", "--json"];
+    let many = up.io_done(&many);
+    assert!(figure(&many, "io.failed_operations", "mean") > 0.0, "{many:#}");
+    assert!(
+        many["failures"].to_string().contains("HTTP-503") || many.to_string().contains("503"),
+        "{many:#}"
+    );
+}
+
+// Spec: services.md#service-18 and services.md#service-19
+#[test]
+fn slots_that_readers_wait_for_are_named_and_with_more_of_them_are_not() {
+    need_lab();
+    let _turn = beside();
+    let scenario = r#"
+[scenario]
+name = "slots"
+trials = 1
+[[step]]
+name = "read"
+workload = "io-random"
+hosts = "user-0"
+target = "service:farm/data/f-{n}"
+jobs = 8
+size = "8KiB"
+file_size = "1MiB"
+duration = "3s"
+[[case]]
+name = "few"
+[[case]]
+name = "many"
+set = { "service.farm.set.door.pool_slots" = 8 }
+[[criterion]]
+text = "one slot a pool is what readers wait for"
+case = "few"
+limiting_factor = "server-slots"
+[[criterion]]
+text = "which takes the reads of one after the other"
+case = "few"
+metric = "io.operations_total_per_second"
+at_most = 100
+[[criterion]]
+text = "with enough of them each reader has its own"
+case = "many"
+metric = "io.operations_total_per_second"
+at_least = 150
+[[criterion]]
+text = "and none waits"
+case = "many"
+metric = "service.slot_waiters"
+on = "service.farm.haproxy.store-3"
+at_most = 0.5
+"#;
+    let text = format!("{scenario}{}{DOORS}", LAB.replace("hosts = 3", "hosts = 5"));
+    let (status, summary, ran) =
+        run_settled(&text.replace("files = 4", "files = 8").replace("400ms", "20s"), &[]);
+    assert_eq!(status, 0, "{summary:#}\n{}", ran.stderr);
+}
 
 // Spec: services.md#service-4, services.md#service-15, services.md#service-16 and services.md#service-11
 #[test]

@@ -17,7 +17,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("net", &["core", "seams", "sys", "telemetry", "transport"]),
     ("event", &["core", "seams", "sys", "telemetry", "transport"]),
     ("storage", &["core", "seams", "sys", "transport"]),
-    ("service", &["core", "sys"]),
+    ("service", &["core", "sys", "telemetry"]),
     // Disks under services: mechanism, and a pure model.
     ("disk", &["sys"]),
     // What the guide shows of a capability.

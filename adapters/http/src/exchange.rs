@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, LOCATION, RANGE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -56,9 +57,12 @@ pub struct Heard {
     /// On the host's monotonic clock.
     pub first_byte_ns: u64,
     pub retries: u32,
-    /// Where it came from, when a redirect led there.
-    pub moved: Option<(Origin, String)>,
+    /// Where it came from: where a redirect led to, if one did.
+    pub at: Place,
 }
+
+/// A server, and the path of a request to it.
+pub type Place = (Origin, String);
 
 /// What is at a path.
 pub struct Info {
@@ -68,7 +72,9 @@ pub struct Info {
 
 /// What all operations of a session share.
 pub struct Asker {
-    origin: Origin,
+    /// Servers of the same files. Each file is opened at the next of them.
+    origins: Vec<Origin>,
+    next: AtomicUsize,
     /// The path of the target; of objects without a slash in front.
     base: String,
     pub flavour: Flavour,
@@ -81,16 +87,16 @@ pub struct Asker {
 /// Where a file is, as long as it is open.
 pub struct Spot {
     pub path: String,
-    /// Where a redirect led to.
-    moved: Mutex<Option<(Origin, String)>>,
+    /// Where it was opened, or where a redirect led to then.
+    at: Mutex<Option<Place>>,
 }
 
 impl Spot {
-    pub fn new(path: String) -> Spot {
-        Spot { path, moved: Mutex::new(None) }
+    pub fn new(path: String, at: Place) -> Spot {
+        Spot { path, at: Mutex::new(Some(at)) }
     }
-    fn moved(&self) -> std::sync::MutexGuard<'_, Option<(Origin, String)>> {
-        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn at(&self) -> std::sync::MutexGuard<'_, Option<Place>> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -107,17 +113,18 @@ fn in_words(error: &dyn std::error::Error) -> String {
 impl Asker {
     /// Errors: the certificates cannot be read.
     pub fn new(
-        origin: Origin,
+        origins: Vec<Origin>,
         base: String,
         flavour: Flavour,
         connections: usize,
         authorities: Option<PathBuf>,
         timeout: Duration,
     ) -> Result<Asker, TargetError> {
-        let made = Connections::new(authorities, origin.is_secure);
+        let made = Connections::new(authorities, origins.iter().any(|origin| origin.is_secure));
         Ok(Asker {
             connections: made.map_err(|error| TargetError::new(format!("certificates: {error}")))?,
-            origin,
+            origins,
+            next: AtomicUsize::new(0),
             base,
             flavour,
             room: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
@@ -145,13 +152,17 @@ impl Asker {
         }
     }
 
+    fn next_origin(&self) -> Origin {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        self.origins[turn % self.origins.len()].clone()
+    }
+
     /// Asks, where a redirect leads to too, and again where the connection ended before an answer.
     ///
     /// Errors: no answer, or one that is not read on.
-    pub async fn ask(&self, ask: Ask, at: Option<(Origin, String)>) -> Result<Heard, TargetError> {
+    pub async fn ask(&self, ask: Ask, at: Option<Place>) -> Result<Heard, TargetError> {
         let _room = self.room.acquire().await;
-        let (mut origin, mut path) = at.clone().unwrap_or_else(|| (self.origin.clone(), ask.path.clone()));
-        let mut moved = at;
+        let (mut origin, mut path) = at.unwrap_or_else(|| (self.next_origin(), ask.path.clone()));
         let (mut redirects, mut retries) = (0, 0);
         let payload = ask.payload.again();
         let mut first = Some(ask.payload);
@@ -211,7 +222,6 @@ impl Asker {
                 }
                 self.read_small(response, carried, REFUSAL_BYTES_MAX).await.ok();
                 (origin, path) = (to, there);
-                moved = Some((origin.clone(), path.clone()));
                 continue;
             }
             let later = response.headers().get(RETRY_AFTER).cloned();
@@ -223,7 +233,7 @@ impl Asker {
                 retries += 1;
                 continue;
             }
-            return Ok(Heard { response, carried, first_byte_ns, retries, moved });
+            return Ok(Heard { response, carried, first_byte_ns, retries, at: (origin, path) });
         }
     }
 
@@ -295,10 +305,11 @@ impl Asker {
         Err(refusal(&origin, status, &why).retried(retries))
     }
 
-    /// A question without an answer to read. Errors: it is refused.
-    pub async fn tell(&self, ask: Ask) -> Result<(), TargetError> {
-        let heard = self.ask(ask, None).await?;
-        self.said(heard, ANSWER_BYTES_MAX).await.map(drop)
+    /// A question without an answer to read; where it was asked. Errors: it is refused.
+    pub async fn tell(&self, ask: Ask, at: Option<Place>) -> Result<Place, TargetError> {
+        let heard = self.ask(ask, at).await?;
+        let at = heard.at.clone();
+        self.said(heard, ANSWER_BYTES_MAX).await.map(|_| at)
     }
 
     /// Errors: nothing is there, or it is not told.
@@ -312,7 +323,7 @@ impl Asker {
                 })
             }
             Flavour::Web => match self.head(&path).await {
-                Ok(size_bytes) => Ok(Info { size_bytes, is_folder: path.ends_with('/') }),
+                Ok((size_bytes, _)) => Ok(Info { size_bytes, is_folder: path.ends_with('/') }),
                 Err(error) if error.code.as_deref() == Some("EISDIR") => {
                     Ok(Info { size_bytes: 0, is_folder: true })
                 }
@@ -334,7 +345,7 @@ impl Asker {
                     return Ok(Info { size_bytes: 0, is_folder: true });
                 }
                 match self.head(&path).await {
-                    Ok(size_bytes) => Ok(Info { size_bytes, is_folder: false }),
+                    Ok((size_bytes, _)) => Ok(Info { size_bytes, is_folder: false }),
                     Err(error) if error.is_missing() => {
                         match self.listed(&format!("{key}/"), 1).await?.is_empty() {
                             true => Err(error),
@@ -347,14 +358,15 @@ impl Asker {
         }
     }
 
-    /// The size that the server says. Errors: it says none.
-    pub async fn head(&self, path: &str) -> Result<u64, TargetError> {
+    /// The size that the server says, and which one that was. Errors: it says none.
+    pub async fn head(&self, path: &str) -> Result<(u64, Place), TargetError> {
         let heard = self.ask(Ask::new("HEAD", path), None).await?;
         let length =
             heard.response.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
-        let origin = heard.carried.origin.to_string();
+        let at = heard.at.clone();
         self.said(heard, 0).await?;
-        length.ok_or_else(|| TargetError::coded("EPROTO", format!("{origin}: {path}: no length is said")))
+        let unsaid = || TargetError::coded("EPROTO", format!("{}: {path}: no length is said", at.0));
+        Ok((length.ok_or_else(unsaid)?, at))
     }
 
     /// Errors: what is no folder, or cannot be listed.
@@ -461,17 +473,11 @@ impl Asker {
         }
         let mut ask = Ask::new("GET", &spot.path);
         ask.headers.push((RANGE, format!("bytes={offset}-{}", offset + buffer.len() as u64 - 1)));
-        let at = spot.moved().clone();
-        let was_moved = at.is_some();
+        let at = spot.at().clone();
         let heard = self.ask(ask, at).await;
-        if heard.is_err() && was_moved {
-            // Whoever sent us there may know another.
-            *spot.moved() = None;
-        }
+        // Whoever sent us there may know another.
+        *spot.at() = heard.as_ref().ok().map(|heard| heard.at.clone());
         let heard = heard?;
-        if heard.moved.is_some() && !was_moved {
-            spot.moved().clone_from(&heard.moved);
-        }
         let (first_byte_ns, retries) = (heard.first_byte_ns, heard.retries);
         self.fill(heard, offset, buffer)
             .await

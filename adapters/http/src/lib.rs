@@ -26,8 +26,13 @@ const CONNECTIONS: Param = Param::new(
 .range(1.0, 100_000.0);
 const AUTHORITIES: Param =
     Param::new("ca", Kind::Text, "File of certificates (PEM) that are trusted beside the machine's own.");
-const PLAIN: &[Param] = &[CONNECTIONS];
-const SECURE: &[Param] = &[CONNECTIONS, AUTHORITIES];
+const ALSO: Param = Param::new(
+    "also",
+    Kind::Text,
+    "Other servers of the same files, HOST:PORT with commas between them. Files are opened at each in turn.",
+);
+const PLAIN: &[Param] = &[CONNECTIONS, ALSO];
+const SECURE: &[Param] = &[CONNECTIONS, ALSO, AUTHORITIES];
 const OBJECTS: &[Param] = &[
     CONNECTIONS,
     AUTHORITIES,
@@ -82,7 +87,7 @@ struct Objects;
 
 /// A session with what all these targets' options say.
 fn session(
-    (origin, base, flavour): (Origin, String, Flavour),
+    (origins, base, flavour): (Vec<Origin>, String, Flavour),
     url: &TargetUrl,
     options: &Values,
     settings: SessionSettings,
@@ -90,7 +95,7 @@ fn session(
     let connections =
         options.count("connections").and_then(|it| usize::try_from(it).ok()).unwrap_or(usize::MAX);
     let authorities = options.text("ca").map(PathBuf::from);
-    let asker = Asker::new(origin, base, flavour, connections, authorities, settings.timeout)?;
+    let asker = Asker::new(origins, base, flavour, connections, authorities, settings.timeout)?;
     let session = session::HttpSession::new(asker);
     Ok(Box::new(session.map_err(|error| TargetError::new(format!("{url}: {error}")))?))
 }
@@ -114,10 +119,14 @@ impl Target for Web {
         options: &Values,
         settings: SessionSettings,
     ) -> Result<Box<dyn Session>, TargetError> {
-        let origin = origin(url).map_err(TargetError::new)?;
+        let mut origins = vec![origin(url).map_err(TargetError::new)?];
+        for also in options.text("also").iter().flat_map(|also| also.split(',')) {
+            let other = Origin::of(also.trim(), origins[0].is_secure);
+            origins.push(other.map_err(|problem| TargetError::new(format!("`also` {also:?}: {problem}")))?);
+        }
         let flavour = if self.is_dav { Flavour::Dav } else { Flavour::Web };
         let base = if url.path.is_empty() { "/".to_owned() } else { url.path.clone() };
-        session((origin, base, flavour), url, options, settings)
+        session((origins, base, flavour), url, options, settings)
     }
 }
 
@@ -160,6 +169,6 @@ impl Target for Objects {
         let bucket = url.authority.clone().unwrap_or_default();
         let flavour = Flavour::Objects { key, bucket, part_bytes };
         let base = url.path.trim_start_matches('/').to_owned();
-        session((origin, base, flavour), url, options, settings)
+        session((vec![origin], base, flavour), url, options, settings)
     }
 }

@@ -121,8 +121,8 @@ impl HttpSession {
                     let result = opened.map(|(spot, size_bytes)| {
                         let orders = (mode != Mode::Read).then(|| {
                             let (orders, taken) = unbounded_channel();
-                            let own = (Arc::clone(&asker), spot.path.clone(), tell.clone());
-                            tokio::spawn(upload::write(own.0, own.1, taken, own.2));
+                            let place = (spot.path.clone(), spot.at().clone());
+                            tokio::spawn(upload::write(Arc::clone(&asker), place, taken, tell.clone()));
                             orders
                         });
                         let file = locked(&files).add(Arc::new(File { spot, orders }));
@@ -144,7 +144,7 @@ impl HttpSession {
                     // Removing what is not there succeeds, and is told apart by nobody else.
                     asker.head(&there).await?;
                 }
-                asker.tell(Ask::new("DELETE", &there)).await.map(|()| Answer::Done)
+                asker.tell(Ask::new("DELETE", &there), None).await.map(|_| Answer::Done)
             }),
         }
     }
@@ -173,11 +173,11 @@ impl HttpSession {
 
 async fn open(asker: &Asker, path: &str, mode: Mode) -> Result<(Spot, u64), TargetError> {
     let there = asker.path(path);
-    let size_bytes = match mode {
-        Mode::Create => asker.tell(Ask::new("PUT", &there)).await.map(|()| 0)?,
+    let (size_bytes, at) = match mode {
+        Mode::Create => (0, asker.tell(Ask::new("PUT", &there), None).await?),
         Mode::Read | Mode::Update => asker.head(&there).await?,
     };
-    Ok((Spot::new(there), size_bytes))
+    Ok((Spot::new(there, at), size_bytes))
 }
 
 impl Session for HttpSession {

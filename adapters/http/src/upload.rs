@@ -1,7 +1,7 @@
 //! Writing: a file is written from its beginning to its end, as one request or, of objects, in parts.
 
 use crate::connection::Payload;
-use crate::exchange::{Ask, Asker, Flavour, Retried};
+use crate::exchange::{Ask, Asker, Flavour, Place, Retried};
 use crate::session::complete;
 use crate::xml;
 use hyper::body::Bytes;
@@ -83,6 +83,8 @@ struct Parts {
 struct Writer {
     asker: Arc<Asker>,
     path: String,
+    /// Where it was opened.
+    at: Option<Place>,
     done: UnboundedSender<Completion>,
     under: Option<Under>,
     /// Where the next byte belongs.
@@ -92,11 +94,11 @@ struct Writer {
 /// Carries out the orders for one file until nobody gives more.
 pub async fn write(
     asker: Arc<Asker>,
-    path: String,
+    (path, at): (String, Option<Place>),
     mut orders: UnboundedReceiver<Order>,
     done: UnboundedSender<Completion>,
 ) {
-    let mut writer = Writer { asker, path, done, under: None, next: 0 };
+    let mut writer = Writer { asker, path, at, done, under: None, next: 0 };
     while let Some(order) = orders.recv().await {
         match order {
             Order::Write { tag, offset, buffer } => writer.write(tag, offset, buffer).await,
@@ -188,7 +190,8 @@ impl Writer {
         let (pieces, payload) = mpsc::channel(1);
         let (asker, mut ask) = (Arc::clone(&self.asker), Ask::new("PUT", &self.path));
         ask.payload = Payload::Pieces(payload);
-        let answer = tokio::spawn(async move { asker.tell(ask).await });
+        let at = self.at.clone();
+        let answer = tokio::spawn(async move { asker.tell(ask, at).await.map(drop) });
         Under::Request { pieces, answer }
     }
 
@@ -309,7 +312,7 @@ impl Parts {
         if self.id.is_none() {
             let mut ask = Ask::new("PUT", path);
             ask.payload = Payload::Whole(Bytes::from(self.held));
-            return asker.tell(ask).await;
+            return asker.tell(ask, None).await.map(drop);
         }
         let all = self.complete(asker, path).await;
         if all.is_err() {
@@ -348,7 +351,7 @@ impl Parts {
         if let Some(id) = self.id.take() {
             let mut ask = Ask::new("DELETE", path);
             ask.query.push(("uploadId", id));
-            tokio::time::timeout(BACK_WITHIN * 10, asker.tell(ask)).await.ok();
+            tokio::time::timeout(BACK_WITHIN * 10, asker.tell(ask, None)).await.ok();
         }
     }
 }

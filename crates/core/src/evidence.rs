@@ -109,6 +109,7 @@ pub struct Around {
     pub stack: StackFacts,
     /// Of the services that the step uses.
     pub disks: Vec<DiskFacts>,
+    pub daemons: Vec<DaemonFacts>,
     pub emulator: Option<EmulatorFacts>,
 }
 
@@ -120,6 +121,28 @@ pub struct DiskFacts {
     pub busy_ratio: f64,
     pub read_bytes_per_second: f64,
     pub written_bytes_per_second: f64,
+}
+
+/// A daemon of a service, over the steady state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DaemonFacts {
+    pub name: String,
+    /// CPU time of it and of what it started against the state's length.
+    pub cpu_cores: f64,
+    /// Share of the time that the first thread of its busiest process was on a core.
+    pub thread_ratio: f64,
+    /// Where it says what its slots do.
+    pub slots: Option<SlotFacts>,
+}
+
+/// Slots of a daemon: how many requests it serves at a time, means over the steady state.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SlotFacts {
+    pub slots: f64,
+    pub taken: f64,
+    /// Requests that waited for one, and how long its last ones had waited.
+    pub waiters: f64,
+    pub wait_seconds: f64,
 }
 
 /// What a load says of itself, for the question whether the trial may be judged. The default is that of a load which waits for

@@ -16,6 +16,7 @@ use weir_core::scenario::{Role, Service};
 use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
 use weir_sys::process::{Child, Signal, User};
+use weir_telemetry::service::Counters;
 
 /// What looks whether something is ready looks again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -341,6 +342,7 @@ fn start(
                         host_name: spot.ground.name.to_owned(),
                         order,
                         ready: waiting.questions(spot)?,
+                        counters: counters(recipe, step, spot)?,
                         child: Some(child),
                         is_down: false,
                     });
@@ -409,6 +411,18 @@ fn order(
 ) -> Result<Order, ServiceError> {
     let run = arguments(&recipe.file, run, words)?;
     Ok(Order { run, user, log: spot.log(name), home: spot.words.state.clone(), outlives_us })
+}
+
+/// Where a daemon says what it counts, as the machine has it.
+fn counters(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option<Counters>, ServiceError> {
+    let Some(part) = &step.counters else { return Ok(None) };
+    let inside = fill(&recipe.file, &part.socket, &spot.words)?;
+    let Ok(below) = Path::new(&inside).strip_prefix(&spot.words.run) else {
+        let text = format!("step {}: `counters.socket` {inside:?} is not below `run`", step.name);
+        return Err(ServiceError::Recipe { file: recipe.file.clone(), text });
+    };
+    let (socket, path) = (spot.state.join("run").join(below), part.path.clone());
+    Ok(Some(Counters { socket, path, samples: part.samples() }))
 }
 
 /// What the recipe's command says of the version: its first line that is not empty.

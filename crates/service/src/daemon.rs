@@ -14,6 +14,7 @@ use weir_sys::process::{
     Among, Child, ErrorsTo, Signal, Spawn, Streams, User, describe, signal, with_descendants,
     with_environment,
 };
+use weir_telemetry::service::Counters;
 
 /// Daemons give way to what is measured: the fabric and the load. Measured: the generator 0.3 ms late beside daemons that are nicer by
 /// 10, and 2.9 ms beside such that are not.
@@ -124,6 +125,8 @@ pub struct Daemon {
     pub order: Order,
     /// What shows that it works.
     pub ready: Vec<Asked>,
+    /// Where it says what it counts.
+    pub counters: Option<Counters>,
     pub(crate) child: Option<Child>,
     /// It was ended on purpose, and is not missed.
     pub(crate) is_down: bool,
@@ -140,7 +143,7 @@ impl Daemon {
     }
 
     /// It and what it started, also what it let go and does not wait for.
-    fn processes(&self) -> Vec<u32> {
+    pub fn processes(&self) -> Vec<u32> {
         let mut begin: Vec<u32> = self.child.as_ref().map(Child::id).into_iter().collect();
         begin.extend(with_environment(MARK, self.order.log.as_os_str()));
         with_descendants(&begin).unwrap_or_default()
@@ -149,11 +152,6 @@ impl Daemon {
     /// Sends a signal to it and to what it started. Returns how many were there.
     pub fn signal(&self, which: Signal) -> usize {
         self.processes().into_iter().filter(|process| signal(*process, which)).count()
-    }
-
-    /// Its process, if it runs.
-    pub fn id(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
     }
 
     /// It was ended on purpose.

@@ -71,6 +71,34 @@ pub struct StartStep {
     pub again: bool,
     pub ready: Vec<Ready>,
     pub within: Duration,
+    /// Where a daemon says what it counts.
+    pub counters: Option<CountersPart>,
+}
+
+/// Where a daemon says what its slots do, and in which of its words.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountersPart {
+    /// Below `run`; a text with words.
+    pub socket: String,
+    /// What is asked for there.
+    #[serde(default = "metrics_path")]
+    pub path: String,
+    slots: Option<String>,
+    taken: Option<String>,
+    waiters: Option<String>,
+    wait: Option<String>,
+}
+
+fn metrics_path() -> String {
+    "/metrics".to_owned()
+}
+
+impl CountersPart {
+    /// In the order of `weir_telemetry::service::COUNTERS`.
+    pub fn samples(&self) -> [Option<String>; 4] {
+        [&self.slots, &self.taken, &self.waiters, &self.wait].map(Clone::clone)
+    }
 }
 
 /// How one sees that a process works.
@@ -166,6 +194,7 @@ struct WrittenStep {
     #[serde(default)]
     ready: Vec<WrittenReady>,
     within: Option<String>,
+    counters: Option<CountersPart>,
 }
 
 #[derive(Deserialize)]
@@ -293,6 +322,7 @@ impl StartStep {
             again: false,
             ready: Vec::new(),
             within: Duration::ZERO,
+            counters: None,
         }
     }
 }
@@ -309,6 +339,9 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     }
     if (step.again || step.each.is_some()) && stays {
         return Err(format!("step {name}: a daemon is neither tried again nor started for each host"));
+    }
+    if step.counters.is_some() && !stays {
+        return Err(format!("step {name}: `counters` are a daemon's"));
     }
     if step.run.is_empty() || step.roles.is_empty() {
         return Err(format!("step {name}: `run` or `roles` is empty"));
@@ -342,6 +375,7 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
         again: step.again,
         ready,
         within,
+        counters: step.counters,
     })
 }
 

@@ -16,6 +16,14 @@ pub struct HostWords {
     pub address6: String,
 }
 
+/// What a recipe's texts may say of the files that are put on a service, dealt over its servers in turn.
+#[derive(Clone, Debug, Serialize)]
+pub struct ContentWords {
+    /// Of file `n` with its number for `{n}`.
+    pub path: String,
+    pub files: u64,
+}
+
 /// What a recipe's texts may use, for one process on one host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Words {
@@ -43,6 +51,8 @@ pub struct Words {
     /// The folder at which clients have it, and with what options; empty where it is not mounted.
     pub mount: String,
     pub mount_options: String,
+    /// The files that are put on it before it starts; none where none are.
+    pub content: Option<ContentWords>,
     /// A host, in what is said for each of some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<HostWords>,
@@ -77,6 +87,10 @@ impl Words {
             user,
             mount,
             mount_options,
+            content: service
+                .content
+                .as_ref()
+                .map(|content| ContentWords { path: content.path.clone(), files: content.files }),
             each: None,
         }
     }

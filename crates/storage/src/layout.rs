@@ -1,7 +1,7 @@
 //! The files of a load: those that are there, and those that are made for it and go away with it.
 
 use crate::content::Content;
-use crate::plan::{MADE, Plan};
+use crate::plan::{MADE, NUMBER, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_seams::target::{
@@ -58,6 +58,9 @@ impl Laid {
     }
 
     fn names(&mut self, plan: &Plan) -> Result<Names, TargetError> {
+        if let Some(pattern) = &plan.numbered {
+            return Ok(Names::Numbered(pattern.clone()));
+        }
         let offers = plan.target.build.offers();
         if !offers.keeps_content {
             return Ok(Names::Made);
@@ -211,6 +214,7 @@ enum Names {
     Itself,
     /// Those that a folder holds, in order of name, from the first again where there are more jobs.
     There(Vec<String>),
+    Numbered(String),
     Made,
 }
 
@@ -219,6 +223,7 @@ impl Names {
         match self {
             Names::Itself => String::new(),
             Names::There(names) => names[(index % names.len() as u64) as usize].clone(),
+            Names::Numbered(pattern) => pattern.replace(NUMBER, &index.to_string()),
             Names::Made => format!("{MADE}-{index}"),
         }
     }

@@ -118,6 +118,8 @@ pub fn judged(
     }
     if !is_timed {
         derived.candidates.extend(metrics::busy_disk(context.around));
+        derived.candidates.extend(metrics::taken_slots(context.around));
+        derived.candidates.extend(metrics::busy_server(context.around));
         derived.candidates.extend(link_rate(context.around));
     }
     let first = hosts.iter().find_map(|host| host.first_failure.clone());

@@ -176,8 +176,33 @@ pub static DISK_WRITE: Factor = Factor {
     next: "spread the files over more disks, or write larger pieces; set another disk and run again",
     command: "weir explain service.disk",
 };
-pub static FACTORS: &[&Factor] = &[&DISK_READ, &DISK_WRITE, &CLIENT_CPU];
-/// From here on a disk has nothing left to give: closed loops leave it idle for a moment between two requests.
+/// Asked after disks: slots are taken as long as what is behind them takes.
+pub static SERVER_SLOTS: Factor = Factor {
+    name: "server-slots",
+    rank: 63,
+    about: "All slots of a server were taken, and requests waited for one.",
+    next: "give the server more slots, or spread the load over more servers; set them and run again",
+    command: "weir explain service.set",
+};
+/// A server that had no CPU left.
+pub static SERVER_CPU: Factor = Factor {
+    name: "server-cpu",
+    rank: 64,
+    about: "A daemon of the service had no CPU left.",
+    next: "spread the load over more servers or give the daemon more threads, or ask in larger operations",
+    command: "weir explain service.place",
+};
+pub static FACTORS: &[&Factor] = &[&DISK_READ, &DISK_WRITE, &SERVER_SLOTS, &SERVER_CPU, &CLIENT_CPU];
+/// From here on slots are taken all the time: between two requests one is free for a moment.
+const SLOTS_FULL: f64 = 0.85;
+/// Requests that wait for a slot against those that have one, from where on waiting is most of what bounds the load.
+const WAITERS_MANY: f64 = 0.5;
+/// Share of the time that a thread was on a core, from where on it has nothing left to give.
+const THREAD_BUSY: f64 = 0.93;
+/// Of the machine, where daemons share it with everything else: what is idle at most, and the daemons' share of it at least.
+const MACHINE_IDLE_MOST: f64 = 0.04;
+const MACHINE_SHARE_LEAST: f64 = 0.4;
+/// From here on here on a disk has nothing left to give: closed loops leave it idle for a moment between two requests.
 const DISK_FULL: f64 = 0.93;
 
 /// The busiest disk, where it is the reason.
@@ -196,4 +221,92 @@ pub fn busy_disk(around: &Around) -> Option<Candidate> {
     )];
     let factor = if written > read { &DISK_WRITE } else { &DISK_READ };
     Some(Candidate::new(factor, busiest.busy_ratio.min(1.0), evidence))
+}
+
+/// The daemon whose slots most requests waited for, where they are the reason.
+pub fn taken_slots(around: &Around) -> Option<Candidate> {
+    let all = around.daemons.iter().filter_map(|daemon| Some((&daemon.name, daemon.slots?)));
+    let full = all.filter(|(_, it)| {
+        it.slots > 0.0 && it.taken >= SLOTS_FULL * it.slots && it.waiters >= WAITERS_MANY * it.taken
+    });
+    let (name, it) = full.max_by(|(_, a), (_, b)| a.waiters.total_cmp(&b.waiters))?;
+    let evidence = vec![format!(
+        "{name} had {:.1} of its {} slots taken, and {:.1} requests waited for one, each {}",
+        it.taken,
+        it.slots,
+        it.waiters,
+        human(it.wait_seconds, "s")
+    )];
+    Some(Candidate::new(&SERVER_SLOTS, (it.taken / it.slots).min(1.0), evidence))
+}
+
+/// The busiest daemon, where its CPU is the reason: a thread of it that was always on a core, or all daemons together with the
+/// better part of a machine that had nothing left.
+pub fn busy_server(around: &Around) -> Option<Candidate> {
+    let by_thread = around.daemons.iter().max_by(|a, b| a.thread_ratio.total_cmp(&b.thread_ratio))?;
+    if by_thread.thread_ratio >= THREAD_BUSY {
+        let share = percent(by_thread.thread_ratio);
+        let evidence =
+            vec![format!("the busiest thread of {} was on a core {share} of the time", by_thread.name)];
+        return Some(Candidate::new(&SERVER_CPU, by_thread.thread_ratio.min(1.0), evidence));
+    }
+    let emulator = around.emulator.filter(|it| it.machine_idle_ratio <= MACHINE_IDLE_MOST)?;
+    let cores: f64 = around.daemons.iter().map(|daemon| daemon.cpu_cores).sum();
+    if cores < MACHINE_SHARE_LEAST * emulator.core_count {
+        return None;
+    }
+    let by_cores = around.daemons.iter().max_by(|a, b| a.cpu_cores.total_cmp(&b.cpu_cores))?;
+    let evidence = vec![
+        format!(
+            "daemons had {cores:.2} of the machine's {} cores, and nothing of it was idle",
+            emulator.core_count
+        ),
+        format!("{} alone had {:.2}", by_cores.name, by_cores.cpu_cores),
+    ];
+    Some(Candidate::new(&SERVER_CPU, (cores / emulator.core_count).min(1.0), evidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::evidence::{DaemonFacts, EmulatorFacts, SlotFacts};
+
+    fn around(daemons: Vec<DaemonFacts>, machine_idle_ratio: f64) -> Around {
+        let emulator = EmulatorFacts { machine_idle_ratio, core_count: 2.0, ..EmulatorFacts::default() };
+        Around { daemons, emulator: Some(emulator), ..Around::default() }
+    }
+
+    fn slots(slots: f64, taken: f64, waiters: f64) -> DaemonFacts {
+        let slots = Some(SlotFacts { slots, taken, waiters, wait_seconds: 0.25 });
+        DaemonFacts { name: format!("of-{waiters}"), slots, ..DaemonFacts::default() }
+    }
+
+    // Spec: services.md#service-19
+    #[test]
+    fn slots_bound_a_load_where_all_are_taken_and_requests_wait() {
+        let free = [slots(8.0, 4.0, 0.0), slots(8.0, 7.9, 0.1), DaemonFacts::default()];
+        assert!(taken_slots(&around(free.to_vec(), 0.5)).is_none());
+        let found = taken_slots(&around(vec![slots(8.0, 7.9, 20.0), slots(8.0, 8.0, 42.0)], 0.5)).unwrap();
+        assert_eq!(found.factor.name, "server-slots");
+        assert_eq!(
+            found.evidence,
+            ["of-42 had 8.0 of its 8 slots taken, and 42.0 requests waited for one, each 250 ms"]
+        );
+    }
+
+    // Spec: services.md#service-20
+    #[test]
+    fn a_daemon_bounds_a_load_by_one_thread_or_by_the_better_part_of_a_busy_machine() {
+        let daemon =
+            |cpu_cores, thread_ratio| DaemonFacts { cpu_cores, thread_ratio, ..DaemonFacts::default() };
+        assert!(busy_server(&around(vec![daemon(1.2, 0.6)], 0.2)).is_none());
+        assert!(busy_server(&around(vec![daemon(0.5, 0.5)], 0.0)).is_none());
+        assert!(busy_server(&around(vec![daemon(1.0, 0.97)], 0.4)).is_some());
+        let found = busy_server(&around(vec![daemon(0.9, 0.2), daemon(0.5, 0.1)], 0.01)).unwrap();
+        assert!(
+            found.evidence[0].starts_with("daemons had 1.40 of the machine's 2 cores"),
+            "{:?}",
+            found.evidence
+        );
+    }
 }

@@ -40,7 +40,7 @@ macro_rules! params {
     ($size:literal) => {
         &[
             Param::new("hosts", Kind::Hosts, "Hosts that load.").required(),
-            Param::new("target", Kind::Target, "What is loaded: a path or a URL, whose kinds and options `weir list target` has, or service:NAME/PATH.").required(),
+            Param::new("target", Kind::Target, "What is loaded: a path or a URL, whose kinds and options `weir list target` has, or service:NAME/PATH; {n} in it is the number of a file.").required(),
             Param::new("jobs", Kind::Count, "Jobs over all hosts, each with its own files and its own place in them.").default("1").range(1.0, 100_000.0),
             Param::new("files_per_job", Kind::Count, "Files of a job, one after the other.").default("1").range(1.0, 10_000.0),
             Param::new("layout", Kind::Choice(&["file-per-process", "shared"]), "Whether each job has its own files or all read and write the same.").default("file-per-process"),
@@ -66,6 +66,8 @@ pub const RANDOM: &[Param] = params!("4KiB");
 pub const MEMORY_BYTES_MAX: u64 = 8 << 30;
 /// Name and number of a job's files that the load makes.
 pub const MADE: &str = "weir-io";
+/// In a target's path, the number of a file: 0 and on.
+pub const NUMBER: &str = "{n}";
 
 #[derive(Clone)]
 pub struct Plan {
@@ -73,6 +75,8 @@ pub struct Plan {
     pub url: TargetUrl,
     pub target: &'static TargetEntry,
     pub options: Values,
+    /// Files by number, below the target's path: `{n}` in it stands for the number.
+    pub numbered: Option<String>,
     pub jobs: u32,
     pub files_per_job: u32,
     pub is_shared: bool,
@@ -110,6 +114,16 @@ pub fn target_of(
     Ok((url, target, options))
 }
 
+/// Of `FOLDER/f-{n}` leaves the folder, and gives the rest.
+fn numbered(path: &mut String) -> Option<String> {
+    let slash = path[..path.find(NUMBER)?].rfind('/');
+    let rest = path.split_off(slash.map_or(0, |slash| slash + 1));
+    if path.len() > 1 {
+        path.pop();
+    }
+    Some(rest)
+}
+
 impl Plan {
     /// Errors: what contradicts itself or names no target, in words that name the key.
     pub fn of(
@@ -117,7 +131,8 @@ impl Plan {
         values: &Values,
         targets: &'static [TargetEntry],
     ) -> Result<Plan, WorkloadError> {
-        let (url, target, options) = target_of(values, targets)?;
+        let (mut url, target, options) = target_of(values, targets)?;
+        let numbered = numbered(&mut url.path);
         let count = |key: &str| values.count(key).and_then(|it| u32::try_from(it).ok()).unwrap_or(1);
         let jobs = count("jobs");
         let rate = values.frequency("rate").map(|rate| rate.0 / f64::from(jobs));
@@ -126,6 +141,7 @@ impl Plan {
             url,
             target,
             options,
+            numbered,
             jobs,
             files_per_job: count("files_per_job"),
             is_shared: values.text("layout").as_deref() == Some("shared"),
@@ -222,5 +238,25 @@ impl Plan {
         };
         let jobs = if self.is_shared && self.count.is_none() { 1 } else { u64::from(self.jobs) };
         Some(of_job.saturating_mul(jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Spec: storage.md#io-2
+    #[test]
+    fn a_number_in_a_path_splits_it_into_a_folder_and_its_files() {
+        let split = |path: &str| {
+            let mut path = path.to_owned();
+            let rest = numbered(&mut path);
+            (path, rest)
+        };
+        assert_eq!(split("/store/f-{n}"), ("/store".to_owned(), Some("f-{n}".to_owned())));
+        assert_eq!(split("/store/d{n}/f"), ("/store".to_owned(), Some("d{n}/f".to_owned())));
+        assert_eq!(split("/{n}"), ("/".to_owned(), Some("{n}".to_owned())));
+        assert_eq!(split("f-{n}"), (String::new(), Some("f-{n}".to_owned())));
+        assert_eq!(split("/store/f"), ("/store/f".to_owned(), None));
     }
 }

@@ -132,7 +132,7 @@ impl ProcessSampler {
 
 /// utime + stime of `/proc/PID/stat`. The command's name may hold spaces and parentheses, so fields are counted from the
 /// last `)`.
-fn process_ticks(text: &str) -> Option<u64> {
+pub(crate) fn process_ticks(text: &str) -> Option<u64> {
     let after_name = &text[text.rfind(')')? + 1..];
     let mut words = after_name.split_ascii_whitespace().skip(11);
     let user: u64 = words.next()?.parse().ok()?;

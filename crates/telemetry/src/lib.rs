@@ -10,14 +10,16 @@ pub mod ports;
 mod proc_file;
 pub mod reduce;
 pub mod schedule;
+pub mod service;
 mod shown;
 pub mod softirq;
 pub mod stack;
 
 pub use disk_page::DiskPageSampler;
 pub use ports::PortSampler;
-pub use reduce::rows;
+pub use reduce::{mean, rows};
 pub use schedule::{Schedule, Teller};
+pub use service::ServiceSampler;
 pub use shown::SHOWN;
 
 use reduce::Reduction;
@@ -27,18 +29,26 @@ use weir_seams::Entry;
 use weir_seams::sampler::{Sampler, SamplerEntry, SamplerTarget};
 
 /// Metrics of everything around the workloads, those of each sampler in its own file.
-pub static METRICS: &[&[Metric]] =
-    &[metrics::METRICS, softirq::METRICS, interface::METRICS, memory::METRICS, disk::METRICS, stack::METRICS];
+pub static METRICS: &[&[Metric]] = &[
+    metrics::METRICS,
+    softirq::METRICS,
+    interface::METRICS,
+    memory::METRICS,
+    disk::METRICS,
+    stack::METRICS,
+    service::METRICS,
+];
 
 /// How the samplers' series become values of those metrics.
 pub(crate) fn reductions() -> impl Iterator<Item = &'static Reduction> {
-    let all: [&'static [Reduction]; 6] = [
+    let all: [&'static [Reduction]; 7] = [
         metrics::REDUCTIONS,
         softirq::REDUCTIONS,
         interface::REDUCTIONS,
         memory::REDUCTIONS,
         disk::REDUCTIONS,
         stack::REDUCTIONS,
+        service::REDUCTIONS,
     ];
     all.into_iter().flatten()
 }

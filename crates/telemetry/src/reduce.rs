@@ -15,6 +15,8 @@ pub(crate) enum Reduce {
     /// Least and most of the samples during the step.
     Min,
     Max,
+    /// Mean of the samples in the steady state.
+    Mean,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,13 @@ pub fn rows(series: &[Series], whole: [i64; 2], steady: [i64; 2]) -> Vec<Row> {
         .collect()
 }
 
+/// Mean of a series' samples within `[start, end]`; `None` where there is none.
+pub fn mean(series: &Series, [start, end]: [i64; 2]) -> Option<f64> {
+    let inside = series.t_ns.iter().zip(&series.value).filter(|(t, _)| (start..=end).contains(*t));
+    let (count, sum) = inside.fold((0_u64, 0.0), |(count, sum), (_, value)| (count + 1, sum + value));
+    (count > 0).then(|| sum / count as f64)
+}
+
 fn reduced(series: &Series, reduce: Reduce, whole: [i64; 2], steady: [i64; 2]) -> Option<f64> {
     let extreme = |pick: fn(f64, f64) -> f64| {
         let inside =
@@ -63,6 +72,7 @@ fn reduced(series: &Series, reduce: Reduce, whole: [i64; 2], steady: [i64; 2]) -
         Reduce::Growth => series.growth_around(whole[0], whole[1]),
         Reduce::Min => extreme(f64::min),
         Reduce::Max => extreme(f64::max),
+        Reduce::Mean => mean(series, steady),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::criterion::Scene;
 use super::glob::Glob;
+use super::plan::Service;
 use super::reader::Reader;
 use super::select;
 use super::tree::shortened;
@@ -43,6 +44,8 @@ pub(super) fn read_on(scene: &Scene<'_>, reader: &Reader<'_>, metric: &Metric) -
         Err(problem) => problems.add(reader.place_of("on"), problem),
         // What a load's parts are called is its workload's to know.
         Ok(_) if metric.scope == Scope::Part => return Some(pattern),
+        // Nor what a service's daemons are called: that is its recipe's.
+        Ok(_) if metric.scope == Scope::Host && is_of_service(&on, &first.services) => return Some(pattern),
         Ok(glob) if !names.iter().any(|name| glob.matches(name)) => {
             let message = format!("`on` {:?} is nothing of this lab", shortened(&on));
             problems.add_helped(
@@ -54,6 +57,12 @@ pub(super) fn read_on(scene: &Scene<'_>, reader: &Reader<'_>, metric: &Metric) -
         Ok(_) => return Some(pattern),
     }
     None
+}
+
+/// `service.NAME.…` of a service that there is.
+fn is_of_service(on: &str, services: &[Service]) -> bool {
+    let name = on.strip_prefix("service.").and_then(|rest| rest.split('.').next());
+    name.is_some_and(|name| services.iter().any(|service| service.name == name))
 }
 
 /// A glob over pairs of the steps that have the metric; refused where none of them has pairs that take turns.

@@ -555,7 +555,7 @@ pub(super) static CRITERION: &[Param] = &[
     ),
     text(
         "on",
-        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; of pairs that take turns: pair.FROM.TO, local.FROM.TO within a site; globs take the worst.",
+        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; of a service: service.NAME.disk.HOST, service.NAME.DAEMON.HOST; of pairs that take turns: pair.FROM.TO, local.FROM.TO within a site; globs take the worst.",
     ),
     text("where", "Which points: parameter = value, a list of values or { from, to }; step picks a step."),
     text("case", "Which cases: a name or a list."),

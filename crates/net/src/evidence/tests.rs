@@ -24,6 +24,7 @@ fn limiting_factor(facts: &Facts) -> LimitingFactor {
         ports: facts.ports.clone(),
         stack: facts.stack,
         disks: Vec::new(),
+        daemons: Vec::new(),
         emulator: facts.emulator,
     };
     let (load, candidates) = of_flows(facts.transport.as_ref(), facts.generator, &around);
