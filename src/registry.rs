@@ -48,6 +48,7 @@ macro_rules! system {
 pub const SYSTEMS: &[weir_service::Builtin] = &[
     system!("door", "haproxy.cfg", "namespace.conf", "pool.conf"),
     system!("glusterfs", "glusterd.vol"),
+    system!("null"),
     system!("s3"),
     system!("webdav", "nginx.conf"),
     system!("xrootd", "xrootd.cf"),

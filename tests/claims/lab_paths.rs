@@ -46,6 +46,7 @@ fn hop(text: &str, number: u32) -> Vec<&str> {
 #[test]
 fn traceroute_shows_both_routers_and_the_host_at_their_distances_over_both_versions() {
     need_lab();
+    let _turn = beside();
     let lab = NamedLab::up("t-trace", &through_two_routers("", true));
     for (family, target, routers, host) in [
         ("-4", "right-0", ["10.127.0.3", "10.127.0.4"], "10.64.0.2"),
@@ -85,6 +86,7 @@ fn echoes(text: &str) -> Vec<&str> {
 #[test]
 fn the_routers_that_traceroute_shows_answer_pings_from_either_side_and_silent_ones_do_not() {
     need_lab();
+    let _turn = beside();
     let lab = NamedLab::up("t-echo", &through_two_routers("", true));
     for (family, target, names) in
         [("-4", "right-0", ["one", "two"]), ("-6", "right-0.v6", ["one.v6", "two.v6"])]

@@ -1,6 +1,6 @@
 //! Every site to every other in turn, end to end in real labs: rounds that share nothing, cells that fail alone.
 
-use crate::support::{light, need_lab, run, run_file, settled, turn};
+use crate::support::{beside, light, need_lab, run, run_file, settled, turn};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -173,6 +173,7 @@ fn a_host_that_dies_fails_its_own_cells_and_the_rest_of_the_matrix_goes_on() {
 #[test]
 fn a_pair_that_cannot_reach_its_peer_fails_within_its_time_and_the_next_round_begins() {
     need_lab();
+    let _turn = beside();
     let step = STREAM.replace(
         "from = \"*\"\nto = \"*\"\npairing = \"all\"",
         "from = [\"b-0\", \"a-0\", \"a-0\"]\nto = [\"c-0\", \"b-0\", \"c-0\"]",

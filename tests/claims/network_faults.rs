@@ -292,6 +292,7 @@ const BLACK_HOLE: &str = "rate = \"1Gbit/s\"\nrtt = \"1ms\"\nmtu = 1400";
 #[test]
 fn a_black_holed_path_ends_workloads_with_a_reason_that_comes_through() {
     need_lab();
+    let _turn = beside();
     let lab = NamedLab::up("t-hole-net", &over(BLACK_HOLE));
     let mut server = serve(&lab);
     let running: Vec<(&str, Child)> = [

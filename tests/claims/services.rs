@@ -1,7 +1,8 @@
 //! Real systems as services on a lab's hosts: packaged XRootD, and recipes written on the spot.
 
 use super::support::{
-    Ran, beside, eventually, finish_within, need_lab, ran, run, run_settled, start, state_folder, turn, weir,
+    Ran, beside, eventually, finish_within, need_lab, ran, run, run_settled, settled, start, state_folder,
+    turn, weir,
 };
 use serde_json::Value;
 use std::fs;
@@ -424,7 +425,9 @@ place = { server = "store-1" }
 content = { path = "store/f-{n}", size = "16MiB" }
 "#;
     let scenario = Scenario::new(&format!("{READ}{LAB}{alone}{fault}"));
-    let summary = document(&scenario.run(&[]));
+    let run =
+        || serde_json::from_str::<Value>(&scenario.run(&[]).stdout).expect("a run ends with its summary");
+    let summary = settled(run, |summary| summary);
     assert_eq!(summary["verdict"], "pass", "{summary:#}");
     // The only server was away for a second: clients waited for it.
     let pause = figure(&summary, "io.pause_seconds", "max");

@@ -155,6 +155,7 @@ struct Written {
     option: BTreeMap<String, WrittenOption>,
     #[serde(default)]
     file: Vec<FilePart>,
+    #[serde(default)]
     step: Vec<WrittenStep>,
 }
 
@@ -271,9 +272,9 @@ impl Recipe {
                 roles,
                 options: options.leak(),
                 mounts: written.mounts,
-                // What servers cannot be given a client writes.
-                takes_content: written.content.is_some() || written.mounts,
-                takes_disk: written.content.is_some() || written.disk,
+                // What servers cannot be given a client writes; a system without processes keeps nothing, whatever is said of it.
+                takes_content: written.content.is_some() || written.mounts || steps.is_empty(),
+                takes_disk: written.content.is_some() || written.disk || steps.is_empty(),
             },
             packages: written.packages,
             programs: written.programs,

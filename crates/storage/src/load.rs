@@ -28,6 +28,9 @@ pub struct HostFigures {
     pub lateness_max_ns: u64,
     /// Shares of the busiest thread's time on a core and in wait for one.
     pub ran_waited: Option<(f64, f64)>,
+    /// Time of operations on names (open, stat, list, remove), and of all, where they are kept apart: seconds of jobs.
+    pub names_seconds: f64,
+    pub all_seconds: f64,
     pub first_failure: Option<String>,
 }
 
@@ -120,6 +123,10 @@ pub fn judged(
         derived.candidates.extend(metrics::busy_disk(context.around));
         derived.candidates.extend(metrics::taken_slots(context.around));
         derived.candidates.extend(metrics::busy_server(context.around));
+        let seconds = |of: fn(&HostFigures) -> f64| hosts.iter().map(|it| of(it)).sum::<f64>();
+        derived
+            .candidates
+            .extend(metrics::mostly_names(seconds(|it| it.names_seconds), seconds(|it| it.all_seconds)));
         derived.candidates.extend(link_rate(context.around));
     }
     let first = hosts.iter().find_map(|host| host.first_failure.clone());

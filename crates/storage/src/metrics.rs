@@ -192,7 +192,20 @@ pub static SERVER_CPU: Factor = Factor {
     next: "spread the load over more servers or give the daemon more threads, or ask in larger operations",
     command: "weir explain service.place",
 };
-pub static FACTORS: &[&Factor] = &[&DISK_READ, &DISK_WRITE, &SERVER_SLOTS, &SERVER_CPU, &CLIENT_CPU];
+/// Asked after all that may be full: what is left of a load that mostly asks for names.
+pub static METADATA: Factor = Factor {
+    name: "metadata",
+    rank: 95,
+    about: "Jobs spent most of their time on the names of files and not on their content.",
+    next: "put more into each file, keep files open, or run more jobs; what each operation took is in the report",
+    command: "weir explain step.io-small",
+};
+pub static FACTORS: &[&Factor] =
+    &[&DISK_READ, &DISK_WRITE, &SERVER_SLOTS, &SERVER_CPU, &CLIENT_CPU, &METADATA];
+/// What is asked of names. Closing is not among them: what was written is often sent then.
+pub const OF_NAMES: [&str; 4] = [OPEN, STAT, LIST, REMOVE];
+/// Share of the time of all operations.
+const NAMES_MOST: f64 = 0.6;
 /// From here on slots are taken all the time: between two requests one is free for a moment.
 const SLOTS_FULL: f64 = 0.85;
 /// Requests that wait for a slot against those that have one, from where on waiting is most of what bounds the load.
@@ -266,6 +279,19 @@ pub fn busy_server(around: &Around) -> Option<Candidate> {
     Some(Candidate::new(&SERVER_CPU, (cores / emulator.core_count).min(1.0), evidence))
 }
 
+/// Where most of the operations' time went into names.
+pub fn mostly_names(names_seconds: f64, all_seconds: f64) -> Option<Candidate> {
+    let share = names_seconds / all_seconds;
+    // Nothing at all is no share.
+    (share >= NAMES_MOST).then(|| {
+        let evidence = vec![format!(
+            "opening, asking for, listing and removing files took {} of the operations' time",
+            percent(share)
+        )];
+        Candidate::new(&METADATA, share.min(1.0), evidence)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,6 +318,13 @@ mod tests {
             found.evidence,
             ["of-42 had 8.0 of its 8 slots taken, and 42.0 requests waited for one, each 250 ms"]
         );
+    }
+
+    // Spec: storage.md#script-5
+    #[test]
+    fn a_load_that_mostly_asks_for_names_says_so() {
+        assert!(mostly_names(0.0, 0.0).is_none() && mostly_names(1.0, 2.0).is_none());
+        assert_eq!(mostly_names(1.5, 2.0).unwrap().factor.name, "metadata");
     }
 
     // Spec: services.md#service-20

@@ -230,6 +230,9 @@ fn outcome(host: String, start: Instant, lanes: Vec<ScriptOutcome>) -> Outcome {
         }
         for ((_, metric), times) in KINDS.iter().zip(&lane.times) {
             if let Some(histogram) = times.distribution() {
+                let seconds = histogram.sum_ns / 1e9;
+                figures.all_seconds += seconds;
+                figures.names_seconds += if metrics::OF_NAMES.contains(metric) { seconds } else { 0.0 };
                 outcome.rows.push(Row {
                     entity: format!("host.{}", outcome.host),
                     metric: (*metric).to_owned(),

@@ -19,9 +19,10 @@ impl Target for Null {
         Offers::default()
     }
     fn check(&self, url: &TargetUrl) -> Result<(), String> {
-        match (&url.authority, url.path.as_str()) {
-            (None, "") => Ok(()),
-            _ => Err(format!("{url}: nothing follows `null:`")),
+        // A path is as good as none: a service of nothing has names all the same.
+        match &url.authority {
+            None => Ok(()),
+            Some(_) => Err(format!("{url}: no host follows `null:`")),
         }
     }
     fn session(
