@@ -78,6 +78,7 @@ fn kind_name(kind: Kind) -> Value {
         Kind::Flag => "flag".into(),
         Kind::Hosts => "hosts".into(),
         Kind::Target => "target".into(),
+        Kind::Account => "account".into(),
         Kind::Options => json!({ "*": { "*": "value" } }),
         Kind::Map(param) => json!({ "*": kind_name(param.kind) }),
         Kind::Member(seam) => json!({ "member of": seam.name }),

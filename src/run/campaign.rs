@@ -69,7 +69,7 @@ impl Stage {
 pub fn place_of(lab: &Lab, host: usize) -> Place<'_> {
     match lab.holder(host) {
         Some(holder) => Place::Host(holder),
-        None => Place::Network(lab.namespace(host)),
+        None => Place::Network(lab.namespace(host), lab.groups(host)),
     }
 }
 

@@ -199,8 +199,12 @@ impl Measured<'_> {
                 waiters: of(service::SLOT_WAITERS).unwrap_or(0.0),
                 wait_seconds: of(service::SLOT_WAIT).unwrap_or(0.0),
             };
+            let host = cpu.entity.rsplit('.').next().unwrap_or_default();
+            let of_host = self.topology.hosts.iter().find(|it| it.name == host);
             Some(DaemonFacts {
                 name: cpu.entity.clone(),
+                host: host.to_owned(),
+                host_cores: of_host.and_then(|host| host.limits.cpu_cores),
                 cpu_cores: self.share(&cpu.entity, service::CPU)?,
                 thread_ratio: self.share(&cpu.entity, service::THREAD_CPU).unwrap_or(0.0),
                 slots: of(service::SLOTS).zip(of(service::SLOTS_TAKEN)).map(|(all, taken)| slots(all, taken)),

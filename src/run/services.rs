@@ -285,8 +285,12 @@ pub fn keep(running: &Running, results: &Path) -> anyhow::Result<()> {
         let mut names = std::iter::once(running.name.clone()).chain(names);
         let name = names.find(|name| !all.path().join(name).exists()).unwrap_or_default();
         let folder = all.folder(name)?;
-        let about =
-            serde_json::json!({"system": running.system, "version": running.version, "at": running.at});
+        let mut place: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (host, role) in running.folders.keys().filter_map(|key| key.split_once('/')) {
+            place.entry(role).or_default().push(host);
+        }
+        let (system, version, at) = (&running.system, &running.version, &running.at);
+        let about = serde_json::json!({"system": system, "version": version, "at": at, "place": place});
         folder.create_new_unsynced("service.json")?.write_all(format!("{about:#}\n").as_bytes())?;
         for (place, from) in &running.folders {
             let mut into = Directory::open(folder.path())?;

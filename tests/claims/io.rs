@@ -3,6 +3,7 @@
 use super::support::{Ran, finish_within, ran, run, run_file, settled, start, turn, weir};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -188,4 +189,45 @@ between = ["400ms", "1.5s"]
     let (status, summary, ran) = settled(|| run_file(&scenario, &out, &[]), |(_, summary, _)| summary);
     assert_eq!(status, 0, "{summary:#}\n{}", ran.stderr);
     assert_eq!(names(&folder.path().join("store")), [""; 0]);
+}
+
+// Spec: scenario.md#step-10
+#[test]
+fn a_step_loads_as_its_user_and_may_do_no_more_than_that() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let make = |name: &str, owner: Option<u32>| {
+        let path = folder.path().join(name);
+        fs::create_dir(&path).unwrap();
+        chown(&path, owner, owner).unwrap();
+        path
+    };
+    let (own, others) = (make("own", Some(4242)), make("others", None));
+    let scenario = folder.path().join("as.toml");
+    let write_as = |user: &str, target: &Path| {
+        let text = format!(
+            "[scenario]\nname = \"as\"\ntrials = 1\n[[lab.site]]\nname = \"a\"\nhosts = 1\n[[step]]\nname = \"load\"\n\
+             workload = \"io-seq\"\nhosts = \"a-0\"\nuser = {user}\ntarget = \"{}/f\"\nfile_size = \"1MiB\"\nmix = 0\n\
+             keep = true\n",
+            target.display()
+        );
+        fs::write(&scenario, text).unwrap();
+    };
+    let run_as = |user: &str, target: &Path| {
+        write_as(user, target);
+        let (_, summary, ran) = run_file(&scenario, &folder.path().join("results"), &[]);
+        format!("{}{}", summary["warnings"], ran.stderr)
+    };
+    run_as("4242", &own);
+    let made = fs::metadata(own.join("f")).unwrap();
+    assert_eq!((made.uid(), made.gid(), made.len()), (4242, 4242, 1 << 20));
+    let said = run_as("\"nobody\"", &others);
+    assert!(said.contains("EACCES") || said.to_lowercase().contains("permission denied"), "{said}");
+    assert_eq!(names(&others), [""; 0]);
+    let said = run_as("\"no-such-user\"", &others);
+    assert!(said.contains("no account") && said.contains("no-such-user"), "{said}");
+    write_as("1.5", &others);
+    let text = run(&["check", scenario.to_str().unwrap()]).stderr;
+    assert!(text.contains("a user's name in quotes or a number"), "{text}");
 }

@@ -175,3 +175,47 @@ fn what_a_killed_lab_left_is_removed_by_down_dead() {
     // A second lab of the name may come up again.
     drop(NamedLab::up("t-dead", CHAIN));
 }
+
+const LIMITED: &str = r#"
+[lab]
+[[lab.site]]
+name = "a"
+hosts = 2
+cpu = 0.2
+memory = "100MB"
+[[lab.host]]
+name = "a-1"
+cpu = 0.4
+[[service]]
+name = "nothing"
+system = "null"
+place = { server = "a-0" }
+"#;
+
+// Spec: lab.md#lab-31
+#[test]
+fn all_that_runs_on_a_host_with_limits_has_no_more_than_those_and_the_limits_go_with_the_lab() {
+    need_lab();
+    let _turn = beside();
+    let groups = |name: &str| -> Vec<String> {
+        let trees = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"];
+        let entries = trees.into_iter().filter_map(|tree| fs::read_dir(tree).ok()).flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|own| own.contains(name)).collect()
+    };
+    {
+        let lab = NamedLab::up("t-limits", LIMITED);
+        assert!(!groups("weir.lab.t-limits.a-0").is_empty());
+        // One host has processes and files of its own, the other a network alone.
+        for (host, cores) in [("a-0", 0.2), ("a-1", 0.4)] {
+            let spin = "import time\nbegan, ran = time.monotonic(), time.process_time()\nwhile time.monotonic() - began < 1.5: pass\nprint((time.process_time() - ran) / 1.5)";
+            let ran = run(&["lab", "exec", "t-limits", host, "--", "python3", "-c", spin]);
+            let had: f64 = ran.stdout.trim().parse().unwrap_or_else(|_| panic!("{ran:?}"));
+            assert!(had < 1.3 * cores, "{host}: {had} cores of {cores}");
+            let ran = run(&["lab", "exec", "t-limits", host, "--", "python3", "-c", "bytearray(300 << 20)"]);
+            assert_ne!(ran.status, 0, "{host} has 100 MB: {ran:?}");
+        }
+        drop(lab);
+    }
+    assert_eq!(groups("weir.lab.t-limits"), [""; 0]);
+}

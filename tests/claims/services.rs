@@ -439,6 +439,14 @@ content = { path = "store/f-{n}", size = "16MiB" }
         about["version"].as_str().unwrap().contains('5')
             && about["at"].as_str().unwrap().starts_with("root://")
     );
+    assert_eq!(about["place"]["server"], serde_json::json!(["store-1"]));
+    let page = fs::read_to_string(results.join("report.html")).unwrap();
+    let row = &page[page.find("<h2>Services</h2>").expect("the page has the service")..];
+    assert!(
+        row[..1000].contains("files<td>xrootd<td>") && row[..1000].contains("server store-1"),
+        "{}",
+        &row[..1000]
+    );
     let configured = fs::read_to_string(kept.join("store-1/server/xrootd.cf")).unwrap();
     assert!(configured.contains("xrd.port 1094") && !configured.contains("all.manager"), "{configured}");
     assert!(fs::metadata(kept.join("store-1/server/log/xrootd.out")).unwrap().len() > 0);

@@ -9,8 +9,9 @@ use std::thread;
 use weir_core::Instant;
 use weir_core::record::Series;
 use weir_seams::sampler::SamplerTarget;
-use weir_seams::workload::{Control, Task, WorkloadEntry, WorkloadError};
+use weir_seams::workload::{Assignment, Control, Task, WorkloadEntry, WorkloadError};
 use weir_sys::clock::{WaitWatch, monotonic};
+use weir_sys::process::{User, act_as};
 use weir_telemetry::{Schedule, Teller};
 use weir_transport::frame::{read_frame, write_frame};
 
@@ -20,7 +21,7 @@ const TASKS_MAX: usize = 256;
 enum Slot {
     /// Being prepared in its own thread.
     Preparing,
-    Ready(Box<dyn Task>),
+    Ready(Box<dyn Task>, Option<User>),
     Running(Arc<Control>, Option<Teller>),
 }
 
@@ -167,10 +168,14 @@ fn obey<R: Read, W: Write + Send + 'static>(
                 shared.tasks().insert(task, Slot::Preparing);
                 // Preparing connects and may wait for a peer; orders must be heard meanwhile.
                 let shared = Arc::clone(shared);
-                thread::spawn(move || match entry.build.prepare(&assignment) {
-                    Ok(ready) => {
+                let prepare = move || {
+                    let user = acting_as(&assignment)?;
+                    Ok((entry.build.prepare(&assignment)?, user))
+                };
+                thread::spawn(move || match prepare() {
+                    Ok((ready, user)) => {
                         let address = ready.address();
-                        shared.tasks().insert(task, Slot::Ready(ready));
+                        shared.tasks().insert(task, Slot::Ready(ready, user));
                         shared.say(&FromAgent::Prepared { task, address });
                     }
                     Err(error) => shared.failed(task, error),
@@ -184,7 +189,7 @@ fn obey<R: Read, W: Write + Send + 'static>(
                 steer(shared, task, Control::abort);
                 // One that never started has nobody else to drop it.
                 let mut tasks = shared.tasks();
-                if matches!(tasks.get(&task), Some(Slot::Ready(_))) {
+                if matches!(tasks.get(&task), Some(Slot::Ready(..))) {
                     tasks.remove(&task);
                 }
             }
@@ -204,6 +209,21 @@ fn obey<R: Read, W: Write + Send + 'static>(
             }
         }
     }
+}
+
+/// Has the calling thread be who the step says. Errors: there is no such user here, or we may not.
+fn acting_as(assignment: &Assignment) -> Result<Option<User>, WorkloadError> {
+    let Some(name) = assignment.values.text("user") else { return Ok(None) };
+    let user = User::of(&name)
+        .ok_or_else(|| WorkloadError::new(format!("`user`: {} has no account {name:?}", assignment.host)))?;
+    act_as(user).map_err(refused)?;
+    Ok(Some(user))
+}
+
+fn refused(error: std::io::Error) -> WorkloadError {
+    WorkloadError::new(format!(
+        "`user`: weir cannot act as another user here: {error}; run it as root, or leave `user` out"
+    ))
 }
 
 fn abort_all<W: Write + Send>(shared: &Shared<W>) {
@@ -226,11 +246,11 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
     let ready = {
         let mut tasks = shared.tasks();
         match tasks.remove(&task) {
-            Some(Slot::Ready(ready)) => {
+            Some(Slot::Ready(ready, user)) => {
                 let watch = watch(&shared.host, samplers);
                 let teller = watch.as_ref().map(Schedule::teller);
                 tasks.insert(task, Slot::Running(Arc::clone(&control), teller));
-                Some((ready, watch))
+                Some((ready, user, watch))
             }
             Some(other) => {
                 tasks.insert(task, other);
@@ -239,7 +259,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
             None => None,
         }
     };
-    let Some((ready, watch)) = ready else {
+    let Some((ready, user, watch)) = ready else {
         shared.say(&FromAgent::Failed {
             task,
             error: WorkloadError::new("told to start a task that is not ready"),
@@ -250,6 +270,7 @@ fn start<W: Write + Send + 'static>(shared: &Arc<Shared<W>>, task: u64, at: Inst
     thread::spawn(move || {
         // A panic in a workload is our bug; it must fail its trial and not the agent.
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            user.map_or(Ok(()), |user| act_as(user).map_err(refused))?;
             let watch = WaitWatch::begin();
             let ran = ready.run(&control);
             control.waited(watch.end());
@@ -298,7 +319,7 @@ fn beat<W: Write + Send>(shared: &Shared<W>, abandon: fn()) {
             .iter()
             .filter_map(|(task, slot)| match slot {
                 Slot::Running(control, _) => Some((*task, Arc::clone(control))),
-                Slot::Preparing | Slot::Ready(_) => None,
+                Slot::Preparing | Slot::Ready(..) => None,
             })
             .collect();
         let progress =

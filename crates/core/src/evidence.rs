@@ -127,6 +127,9 @@ pub struct DiskFacts {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DaemonFacts {
     pub name: String,
+    pub host: String,
+    /// Cores that its host has, where that is limited.
+    pub host_cores: Option<f64>,
     /// CPU time of it and of what it started against the state's length.
     pub cpu_cores: f64,
     /// Share of the time that the first thread of its busiest process was on a core.

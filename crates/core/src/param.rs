@@ -35,6 +35,8 @@ pub enum Kind {
     Hosts,
     /// What is loaded: a path, a URL, or `service:NAME/PATH`.
     Target,
+    /// A user's name or number.
+    Account,
     /// Tables of options by engine, which the engines' recipes declare.
     Options,
     /// A nested table with its own keys.
@@ -142,6 +144,11 @@ impl Value {
         match (kind, raw) {
             (Kind::Text | Kind::Hosts | Kind::Target, Raw::Text(text)) => Ok(Value::Text((*text).to_owned())),
             (Kind::Text | Kind::Hosts | Kind::Target, _) => wrong("a text in quotes"),
+            (Kind::Account, Raw::Text(text)) if !text.is_empty() => Ok(Value::Text((*text).to_owned())),
+            (Kind::Account, Raw::Integer(number)) if u32::try_from(*number).is_ok() => {
+                Ok(Value::Text(number.to_string()))
+            }
+            (Kind::Account, _) => wrong("a user's name in quotes or a number"),
             (Kind::Choice(choices), Raw::Text(text)) => {
                 if choices.contains(text) {
                     Ok(Value::Text((*text).to_owned()))

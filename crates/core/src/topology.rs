@@ -90,6 +90,21 @@ pub struct Host {
     /// Index into `Topology::sites`.
     pub site: usize,
     pub access: Access,
+    #[serde(default, skip_serializing_if = "HostLimits::is_none")]
+    pub limits: HostLimits,
+}
+
+/// What all that runs on a host may have of the machine together; `None`: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostLimits {
+    pub cpu_cores: Option<f64>,
+    pub memory_bytes: Option<u64>,
+}
+
+impl HostLimits {
+    pub fn is_none(&self) -> bool {
+        *self == HostLimits::default()
+    }
 }
 
 /// A host's own link to its site's switch; both directions alike.
@@ -372,7 +387,12 @@ pub mod sample {
             ..Direction::default()
         };
         let site = |name: &str| Site::new(name, TcpProfile::Modern);
-        let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
+        let host = |name: &str, site| Host {
+            name: name.to_owned(),
+            site,
+            access: access.clone(),
+            limits: HostLimits::default(),
+        };
         Topology {
             sites: vec![site("left"), site("right")],
             hosts: vec![host("left-0", 0), host("right-0", 1)],

@@ -90,6 +90,7 @@ fn topology(trunk: u64, loss: f64) -> Topology {
                 name: format!("h-{index}"),
                 site: index / HOSTS_A_SITE,
                 access: access.clone(),
+                limits: weir_core::topology::HostLimits::default(),
             })
             .collect(),
         links: vec![Link {

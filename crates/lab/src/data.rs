@@ -5,7 +5,8 @@ use crate::named::{Owner, Place};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use weir_sys::trusted;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_sys::{control_group, trusted};
 
 /// What the folder that all hosts share is called in a lab's.
 pub const SHARED_NAME: &str = "shared";
@@ -61,10 +62,8 @@ pub(crate) fn shared_folder(of_host: &Path) -> PathBuf {
 
 /// Removes folders of labs whose process is gone. Returns how many, and what could not be removed.
 pub fn remove_dead_runs(place: &Place) -> (usize, Vec<LabError>) {
-    let entries = match fs::read_dir(place.runs()) {
-        Ok(entries) => entries,
-        Err(_) => return (0, Vec::new()), // there has been no such lab
-    };
+    // Without the folder there has been no such lab.
+    let entries = fs::read_dir(place.runs()).into_iter().flatten();
     let (mut removed, mut problems) = (0, Vec::new());
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -81,5 +80,23 @@ pub fn remove_dead_runs(place: &Place) -> (usize, Vec<LabError>) {
             }
         }
     }
+    let is_dead = |name: &str| {
+        let mut numbers = name.split('.').skip(1).map(str::parse::<u64>);
+        let (Some(Ok(pid)), Some(Ok(start_ticks))) = (numbers.next(), numbers.next()) else { return false };
+        !Owner { pid: u32::try_from(pid).unwrap_or(0), start_ticks }.is_alive()
+    };
+    let groups = control_group::remove_all(RUN_GROUPS, is_dead);
+    problems.extend(groups.map_err(LabError::state("removing control groups of dead runs")).err());
     (removed, problems)
+}
+
+/// Control groups of labs that end with their program are called so, and on.
+const RUN_GROUPS: &str = "run.";
+
+/// What a lab of this process calls its control groups before their host's name.
+pub fn groups_of_run() -> String {
+    static LABS: AtomicU64 = AtomicU64::new(0);
+    let process = std::process::id();
+    let start_ticks = Owner::of(process).map_or(0, |owner| owner.start_ticks);
+    format!("{RUN_GROUPS}{process}.{start_ticks}.{}", LABS.fetch_add(1, Ordering::Relaxed))
 }

@@ -3,6 +3,7 @@
 use crate::data::shared_folder;
 use crate::error::LabError;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -39,11 +40,11 @@ pub struct Held {
 }
 
 impl Held {
-    /// Starts it in a host's network. `folder` is the host's own on the machine: in it are `view`, which becomes the place of its
+    /// Starts it in a host's network, and in the control groups of these files. `folder` is the host's own on the machine: in it are `view`, which becomes the place of its
     /// overlay, and `data`, which the host has at `DATA`.
     pub fn start(
         exe: &Path,
-        namespace: BorrowedFd<'_>,
+        (namespace, groups): (BorrowedFd<'_>, &[File]),
         host: &str,
         hosts: String,
         folder: &Path,
@@ -55,6 +56,7 @@ impl Held {
         let mut spawn = Spawn::new(exe).argument(SUBCOMMAND);
         spawn.namespace = Some(namespace);
         spawn.among = Among::First;
+        spawn.groups = groups.iter().map(AsFd::as_fd).collect();
         spawn.outlives_us = outlives_us;
         spawn.errors_to = ErrorsTo::Pipe;
         let mut child = spawn.start().map_err(failed("starting its first process"))?;

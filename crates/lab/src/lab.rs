@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use crate::names::names;
 use crate::protocol::{Answer, Command, LINE_BYTES_MAX, SUBCOMMAND, Setup};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_core::fabric_page;
 use weir_core::schedule::Change;
-use weir_core::topology::Topology;
+use weir_core::topology::{Host, HostLimits, Topology};
+use weir_sys::control_group::{self, ControlGroup};
 use weir_sys::epoll::readable_within;
 use weir_sys::holder::Holder;
 use weir_sys::idle::StayAwake;
@@ -47,6 +49,8 @@ pub struct Lab {
     namespaces: Vec<OwnedFd>,
     /// First processes of the hosts that have one, by index.
     holders: BTreeMap<usize, Held>,
+    /// What hosts with limits may have together, by index. After the holders: with a group goes what is still in it.
+    groups: BTreeMap<usize, ControlGroup>,
     host_names: Vec<String>,
     /// What `/etc/hosts` says.
     names: String,
@@ -64,13 +68,15 @@ impl Lab {
     ///
     /// Errors: without root or `/dev/net/tun`, and whatever the kernel refuses; nothing is left behind then.
     pub fn start(topology: &Topology, options: &Options) -> Result<Lab, LabError> {
-        Lab::start_with(topology, options, ErrorsTo::Inherited, None)
+        Lab::start_with(topology, options, &data::groups_of_run(), ErrorsTo::Inherited, None)
     }
 
-    /// The same, with the fabric's standard error elsewhere than ours, and a socket at which it takes others' wishes.
+    /// The same, with what its control groups are called before their host's name, with the fabric's standard error elsewhere than
+    /// ours, and a socket at which it takes others' wishes.
     pub(crate) fn start_with(
         topology: &Topology,
         options: &Options,
+        groups_of: &str,
         errors_to: ErrorsTo,
         listener: Option<BorrowedFd<'_>>,
     ) -> Result<Lab, LabError> {
@@ -79,6 +85,7 @@ impl Lab {
         let view = page.view().map_err(LabError::start("mapping the page of counters"))?;
         // If it cannot be raised, small labs still work; a large one says that too many files are open.
         let _ = raise_descriptor_limit();
+        let groups = limited_hosts(topology, groups_of)?;
         let parts = build_hosts(topology)?;
         let mut notes: Vec<String> = Vec::new();
         for note in parts.iter().flat_map(|part| &part.notes) {
@@ -120,6 +127,7 @@ impl Lab {
             page: view,
             namespaces,
             holders: BTreeMap::new(),
+            groups,
             host_names: topology.hosts.iter().map(|host| host.name.clone()).collect(),
             names: names(topology),
             exe: options.exe.clone(),
@@ -151,10 +159,16 @@ impl Lab {
                 |source| LabError::Host { host: name.clone(), what: "its folder".to_owned(), source };
             let folder = data::host_folder(of_lab, name).map_err(failed)?;
             let (namespace, names) = (self.namespaces[host].as_fd(), self.names.clone());
-            let held = Held::start(&self.exe, namespace, name, names, &folder, self.outlives_us)?;
+            let groups = self.groups.get(&host).map_or(&[][..], ControlGroup::members);
+            let held = Held::start(&self.exe, (namespace, groups), name, names, &folder, self.outlives_us)?;
             self.holders.insert(host, held);
         }
         Ok(&self.holders[&host].holder)
+    }
+
+    /// Files that take who enters a host, and has no holder to go by, into what limits it.
+    pub fn groups(&self, host: usize) -> &[File] {
+        self.groups.get(&host).map_or(&[], ControlGroup::members)
     }
 
     /// The program whose hidden subcommands call `hidden`.
@@ -234,6 +248,7 @@ impl Lab {
         for held in self.holders.into_values() {
             held.release();
         }
+        self.groups.into_values().for_each(ControlGroup::release);
         Ok(())
     }
 
@@ -304,6 +319,23 @@ impl Lab {
 fn unasked(answer: &Answer) -> LabError {
     let text = serde_json::to_string(answer).unwrap_or_default();
     LabError::Fabric(format!("answered something else than it was asked: {text}"))
+}
+
+/// Groups of the hosts that have limits.
+fn limited_hosts(topology: &Topology, groups_of: &str) -> Result<BTreeMap<usize, ControlGroup>, LabError> {
+    let limited = topology.hosts.iter().enumerate().filter(|(_, host)| !host.limits.is_none());
+    let group = |(index, host): (usize, &Host)| {
+        let HostLimits { cpu_cores, memory_bytes } = host.limits;
+        let limits = control_group::Limits { cpu_cores, memory_bytes };
+        let made = ControlGroup::create(&format!("{groups_of}.{}", host.name), limits);
+        let failed = |source| LabError::Host {
+            host: host.name.clone(),
+            what: "limiting it by a control group".to_owned(),
+            source,
+        };
+        Ok((index, made.map_err(failed)?))
+    };
+    limited.map(group).collect()
 }
 
 /// Hosts in order, built by a few threads: the kernel spends most of the time waiting for its own locks and grace periods.

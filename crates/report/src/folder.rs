@@ -10,7 +10,8 @@ use crate::sets::Sets;
 use crate::weight;
 use crate::writer::{CHUNKS, FAILURES, SHOWN};
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use weir_core::chunk::ChunkRecord;
 use weir_core::failure::FailureRecord;
@@ -20,6 +21,8 @@ use weir_core::shown::Shown;
 
 /// Events of the timeline that are kept; a run with more is not read by people.
 const EVENTS_MAX: usize = 200_000;
+/// Folders of services that are looked at.
+const SERVICES_MAX: usize = 1_000;
 /// Room for the events that are kept, and for the records of trials, as `weight` has it. With the curves (`curve.rs`) a folder of
 /// any size is read within 256 MiB.
 const ROOM: Room = Room { timeline_bytes: 80 << 20, trials_bytes: 80 << 20 };
@@ -47,12 +50,52 @@ pub struct Definition {
     pub swept: bool,
 }
 
+/// A service as `services/NAME/service.json` has it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct ServiceRecord {
+    /// Of its folder.
+    #[serde(default)]
+    pub name: String,
+    pub system: String,
+    #[serde(default)]
+    pub version: String,
+    /// What clients name it by.
+    #[serde(default)]
+    pub at: String,
+    /// Hosts by role.
+    #[serde(default)]
+    pub place: BTreeMap<String, Vec<String>>,
+}
+
+/// Services of a run, in the order of their names.
+fn services(path: &Path, notes: &mut Vec<String>) -> Result<Vec<ServiceRecord>, FolderError> {
+    let mut found: Vec<ServiceRecord> = Vec::new();
+    let entries = fs::read_dir(path.join("services")).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    for name in names.into_iter().take(SERVICES_MAX) {
+        let Some(record) = document::<ServiceRecord>(path, &format!("services/{name}/service.json"), notes)?
+        else {
+            continue;
+        };
+        // One that was up several times has several folders.
+        let name = name.split('~').next().unwrap_or_default().to_owned();
+        let record = ServiceRecord { name, ..record };
+        if !found.contains(&record) {
+            found.push(record);
+        }
+    }
+    Ok(found)
+}
+
 /// What a results folder holds. What is missing is `None` or empty and said in `notes`.
 #[derive(Debug, Default)]
 pub struct Folder {
     pub path: PathBuf,
     pub scenario_toml: Option<String>,
     pub environment: Option<serde_json::Value>,
+    /// Services that were up, each as often as it was another.
+    pub(crate) services: Vec<ServiceRecord>,
     pub plan: Option<PlanRecord>,
     pub definitions: Vec<Definition>,
     pub timeline: Vec<TimelineEvent>,
@@ -99,6 +142,7 @@ impl Folder {
         folder.shown =
             if path.join(SHOWN).exists() { document(path, SHOWN, notes)? } else { None }.unwrap_or_default();
         folder.environment = document(path, "environment.json", notes)?;
+        folder.services = services(path, notes)?;
         folder.scenario_toml = text(path, "scenario.toml", notes)?;
         if let (Some(plan), Some(scenario_toml)) = (&folder.plan, &folder.scenario_toml) {
             check_scenario(plan, scenario_toml).map_err(|problem| FolderError {

@@ -1,6 +1,7 @@
 //! What io steps measure, and how it is shown.
 
 use std::borrow::Cow::Borrowed;
+use std::collections::BTreeMap;
 use weir_core::evidence::{Around, Candidate, Factor, percent};
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::shown::{Place, SeriesShown, Shown};
@@ -253,8 +254,8 @@ pub fn taken_slots(around: &Around) -> Option<Candidate> {
     Some(Candidate::new(&SERVER_SLOTS, (it.taken / it.slots).min(1.0), evidence))
 }
 
-/// The busiest daemon, where its CPU is the reason: a thread of it that was always on a core, or all daemons together with the
-/// better part of a machine that had nothing left.
+/// The busiest daemon, where its CPU is the reason: a thread of it that was always on a core, daemons that had all that their host
+/// has, or all daemons together with the better part of a machine that had nothing left.
 pub fn busy_server(around: &Around) -> Option<Candidate> {
     let by_thread = around.daemons.iter().max_by(|a, b| a.thread_ratio.total_cmp(&b.thread_ratio))?;
     if by_thread.thread_ratio >= THREAD_BUSY {
@@ -262,6 +263,18 @@ pub fn busy_server(around: &Around) -> Option<Candidate> {
         let evidence =
             vec![format!("the busiest thread of {} was on a core {share} of the time", by_thread.name)];
         return Some(Candidate::new(&SERVER_CPU, by_thread.thread_ratio.min(1.0), evidence));
+    }
+    let mut by_host: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for daemon in &around.daemons {
+        if let Some(limit) = daemon.host_cores {
+            by_host.entry(&daemon.host).or_insert((0.0, limit)).0 += daemon.cpu_cores;
+        }
+    }
+    let fullest = by_host.iter().max_by(|(_, a), (_, b)| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+    if let Some((host, (cores, limit))) = fullest.filter(|(_, (cores, limit))| *cores >= THREAD_BUSY * limit)
+    {
+        let evidence = vec![format!("daemons on {host} had {cores:.2} of the {limit} cores that it has")];
+        return Some(Candidate::new(&SERVER_CPU, (cores / limit).min(1.0), evidence));
     }
     let emulator = around.emulator.filter(|it| it.machine_idle_ratio <= MACHINE_IDLE_MOST)?;
     let cores: f64 = around.daemons.iter().map(|daemon| daemon.cpu_cores).sum();
@@ -335,6 +348,14 @@ mod tests {
         assert!(busy_server(&around(vec![daemon(1.2, 0.6)], 0.2)).is_none());
         assert!(busy_server(&around(vec![daemon(0.5, 0.5)], 0.0)).is_none());
         assert!(busy_server(&around(vec![daemon(1.0, 0.97)], 0.4)).is_some());
+        let limited = |cpu_cores| DaemonFacts {
+            host_cores: Some(0.2),
+            host: "s-0".to_owned(),
+            ..daemon(cpu_cores, 0.1)
+        };
+        assert!(busy_server(&around(vec![limited(0.15)], 0.5)).is_none());
+        let found = busy_server(&around(vec![limited(0.15), limited(0.045)], 0.5)).unwrap();
+        assert_eq!(found.evidence, ["daemons on s-0 had 0.20 of the 0.2 cores that it has"]);
         let found = busy_server(&around(vec![daemon(0.9, 0.2), daemon(0.5, 0.1)], 0.01)).unwrap();
         assert!(
             found.evidence[0].starts_with("daemons had 1.40 of the machine's 2 cores"),

@@ -4,6 +4,7 @@
 pub mod address;
 pub mod bell;
 pub mod clock;
+pub mod control_group;
 pub mod directory;
 pub mod epoll;
 pub mod errno;

@@ -1,5 +1,6 @@
 //! Child processes that cannot outlive their owner, and what a program may do before it becomes another one.
 
+use crate::control_group;
 use crate::holder::{Holder, SEEN, set_namespaces, starting_in};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -35,6 +36,19 @@ impl User {
             let fields: Vec<&str> = line.split(':').collect();
             let [own, _, uid, gid, ..] = fields.as_slice() else { return None };
             (*own == name).then_some(User { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+        })
+    }
+    /// The account of a name, or of a number: one that has no account is alone in a group of its own number.
+    pub fn of(name_or_number: &str) -> Option<User> {
+        User::named(name_or_number).or_else(|| {
+            let uid = name_or_number.parse().ok()?;
+            let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let gid = accounts.lines().find_map(|line| {
+                let fields: Vec<&str> = line.split(':').collect();
+                let [_, _, own, gid, ..] = fields.as_slice() else { return None };
+                (*own == name_or_number).then(|| gid.parse().ok())?
+            });
+            Some(User { uid, gid: gid.unwrap_or(uid) })
         })
     }
     /// Who asked for this process: the user named by `sudo` if it was root who started us that way, else the real one.
@@ -84,6 +98,8 @@ pub struct Spawn<'a> {
     /// The network namespace it starts in; `None`: ours.
     pub namespace: Option<BorrowedFd<'a>>,
     pub among: Among<'a>,
+    /// Files of control groups that it is taken into; among those of a holder also the holder's.
+    pub groups: Vec<BorrowedFd<'a>>,
     /// The user it becomes, without new privileges; `None`: as we are.
     pub user: Option<User>,
     /// Steps by which it is nicer than we are.
@@ -103,6 +119,7 @@ impl<'a> Spawn<'a> {
             inherit: Vec::new(),
             namespace: None,
             among: Among::Ours,
+            groups: Vec::new(),
             user: None,
             nicer_by: 0,
             streams: Streams::Piped,
@@ -133,12 +150,20 @@ impl<'a> Spawn<'a> {
             Among::Of(holder) => Some(holder.as_fd().try_clone_to_owned()?),
             Among::Ours | Among::First => None,
         };
+        let mut groups: Vec<File> = match self.among {
+            Among::Of(holder) => control_group::of_process(holder.id()),
+            Among::Ours | Among::First => Vec::new(),
+        };
+        for group in &self.groups {
+            groups.push(group.try_clone_to_owned()?.into());
+        }
         let is_first = matches!(self.among, Among::First);
         let childhood = Childhood {
             owner: (!self.outlives_us).then(std::process::id),
             inherit: self.inherit.iter().map(AsRawFd::as_raw_fd).collect(),
             namespace: self.namespace.map(|fd| fd.try_clone_to_owned()).transpose()?,
             holder: holder.as_ref().map(OwnedFd::try_clone).transpose()?,
+            groups,
             user: self.user,
             nicer_by: (self.nicer_by, self.nicer_by.to_string()),
         };
@@ -164,6 +189,7 @@ struct Childhood {
     inherit: Vec<i32>,
     namespace: Option<OwnedFd>,
     holder: Option<OwnedFd>,
+    groups: Vec<File>,
     user: Option<User>,
     /// As a number, and as the text that the kernel is told it by.
     nicer_by: (i32, String),
@@ -175,6 +201,9 @@ impl Childhood {
         crate::signal::failed_writes_end_the_program();
         // What our own starter left open must not stay open in a child that may outlive us. Before Linux 5.11 it does.
         raw::close_all_on_exec();
+        for group in &self.groups {
+            control_group::enter(group)?;
+        }
         for fd in &self.inherit {
             check(raw::keep_open(*fd))?;
         }
@@ -277,6 +306,24 @@ fn become_user_raw(user: User) -> io::Result<()> {
         check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })?;
     }
     check(raw::no_new_privileges())
+}
+
+/// Has the calling thread act as another user, and with it the threads that it starts, until they end: there is no way back. Other
+/// threads of the process stay who they are.
+///
+/// Errors: the kernel does not let us; only root may become others.
+pub fn act_as(user: User) -> io::Result<()> {
+    if user == User::real() {
+        return Ok(());
+    }
+    // The C library's functions change all threads of a process; the kernel's own calls change the one that makes them.
+    let (uid, gid) = (user.uid, user.gid);
+    // Safety: with a count of one, one gid is read, which outlives the call.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, 1, &raw const gid) } as i32)?;
+    // Safety: takes numbers.
+    check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) } as i32)?;
+    // Safety: takes numbers.
+    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) } as i32)
 }
 
 /// Makes the calling process run as `user`, with that user's own groups, and never gain privileges again (also through

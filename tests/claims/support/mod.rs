@@ -77,6 +77,7 @@ pub fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+#[derive(Debug)]
 pub struct Ran {
     pub status: i32,
     pub stdout: String,

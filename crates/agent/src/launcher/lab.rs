@@ -2,7 +2,8 @@
 
 use super::local::start;
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use weir_seams::launcher::{LaunchError, Launched, Launcher};
 use weir_sys::holder::Holder;
@@ -11,8 +12,8 @@ use weir_sys::process::{Among, Spawn};
 /// Where an agent begins.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
-    /// In the network of a host that has nothing else of its own.
-    Network(BorrowedFd<'a>),
+    /// In the network of a host that has nothing else of its own, and in the control groups of these files.
+    Network(BorrowedFd<'a>, &'a [File]),
     /// In a host with processes, names and files of its own.
     Host(&'a Holder),
 }
@@ -31,7 +32,10 @@ impl Launcher for LabLauncher<'_> {
         };
         let mut spawn = Spawn::new(&self.program).argument("agent");
         match place {
-            Place::Network(namespace) => spawn.namespace = Some(*namespace),
+            Place::Network(namespace, groups) => {
+                spawn.namespace = Some(*namespace);
+                spawn.groups = groups.iter().map(AsFd::as_fd).collect();
+            }
             Place::Host(holder) => spawn.among = Among::Of(holder),
         }
         start(spawn, host)

@@ -7,7 +7,7 @@ use super::schema;
 use super::tree::{Data, Node, Table, shortened};
 use super::wire::{Notes, laid_over, read_impairments, read_queue};
 use crate::nearest::suggestion;
-use crate::topology::{Access, Auxiliary, Host, Site, Stage, TcpProfile, Topology};
+use crate::topology::{Access, Auxiliary, Host, HostLimits, Site, Stage, TcpProfile, Topology};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,6 +66,7 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
             _ => TcpProfile::Modern,
         };
         let access = read_access(context, &site, table.get("access"), lab_path("site", index));
+        let limits = read_limits(&site);
         let (Some(name), Some(access)) = (name, access) else { continue };
         if topology.sites.iter().any(|other| other.name == name) {
             problems.add(site.place_of("name"), format!("two sites are called {name:?}"));
@@ -79,13 +80,15 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
         topology.sites.push(Site { buffer, ..Site::new(&name, tcp_profile) });
         for number in 0..hosts {
             let host = format!("{name}-{number}");
-            let mut own = access.clone();
+            let (mut own, mut own_limits) = (access.clone(), limits);
             if let Some(index) = by_name.get(host.as_str()) {
                 let (entry, at) = overrides[*index];
                 overridden[*index] = true;
                 own = override_access(context, table.get("access"), entry, at, *index).unwrap_or(own);
+                own_limits = override_limits(context, limits, entry, at, *index);
             }
-            topology.hosts.push(Host { name: host, site: topology.sites.len() - 1, access: own });
+            let site = topology.sites.len() - 1;
+            topology.hosts.push(Host { name: host, site, access: own, limits: own_limits });
         }
     }
     check_overrides(context, &overrides, &overridden, &topology);
@@ -268,6 +271,39 @@ fn override_access(
     let reader =
         Reader::new(&inner, &table, at, what, "lab.host", schema::SITE, &[], lab_path("host", index));
     read_access(&inner, &reader, table.get("access"), Vec::new())
+}
+
+fn read_limits(reader: &Reader<'_>) -> HostLimits {
+    let memory_bytes = reader.size("memory").map(|size| size.0);
+    HostLimits { cpu_cores: reader.ratio("cpu"), memory_bytes }
+}
+
+/// The site's limits, but for those that the host has itself.
+fn override_limits(
+    context: &Context<'_>,
+    of_site: HostLimits,
+    entry: &Table,
+    at: super::errors::Place,
+    index: usize,
+) -> HostLimits {
+    let mut table = Table::default();
+    for key in ["cpu", "memory"] {
+        if let Some(node) = entry.get(key) {
+            table.set(key, node.at, node.clone());
+        }
+    }
+    let what = titled("[[lab.host]]", entry.text("name"));
+    // Its name is looked at elsewhere, with all that is not of limits.
+    let name = Node { data: Data::Text("x".to_owned()), at };
+    table.set("name", at, name);
+    let inner = Context::new(context.problems);
+    let reader =
+        Reader::new(&inner, &table, at, what, "lab.host", schema::HOST, &[], lab_path("host", index));
+    let own = read_limits(&reader);
+    HostLimits {
+        cpu_cores: own.cpu_cores.or(of_site.cpu_cores),
+        memory_bytes: own.memory_bytes.or(of_site.memory_bytes),
+    }
 }
 
 fn read_access<'a>(

@@ -484,6 +484,7 @@ pub(super) fn kind_text(kind: Kind) -> String {
         Kind::Hosts => "a host's name, a pattern, or a list of them".to_owned(),
         Kind::Table(_) => "a table like { key = value }".to_owned(),
         Kind::Target => "a path or a URL".to_owned(),
+        Kind::Account => "a user's name in quotes, or a number".to_owned(),
         Kind::Options => "a table like { engine = { option = value } }".to_owned(),
         Kind::Map(_) => "a table like { name = value }".to_owned(),
         Kind::Member(seam) => {

@@ -216,6 +216,8 @@ pub(super) static SITE: &[Param] = &[
     count("hosts", "Number of hosts; 0 makes the site a stage of the path.").default("1").range(0.0, 4_094.0),
     Param::new("access", Kind::Table(ACCESS), "The link of each host to the site's switch, both directions alike."),
     Param::new("tcp_profile", Kind::Choice(&["stock", "modern", "legacy"]), "Settings of TCP on the hosts: the kernel's defaults; cubic with socket memory up to four times the longest path's bandwidth-delay product; or as hosts were in 2005.").default("modern"),
+    CPU_KEY,
+    MEMORY_KEY,
     BUFFER_KEY,
     ROUTES_KEY,
 ];
@@ -234,8 +236,20 @@ pub(super) static ROUTER: &[Param] = &[
     ROUTES_KEY,
 ];
 
+const CPU_KEY: Param = Param::new(
+    "cpu",
+    Kind::Ratio,
+    "Cores that all that runs on a host has together, as 0.2; as many as there are unless given.",
+)
+.range(0.01, 1024.0);
+const MEMORY_KEY: Param =
+    size("memory", "Memory that all that runs on a host has together; as much as there is unless given.")
+        .range(16e6, 1e15);
+
 pub(super) static HOST: &[Param] = &[
     text("name", "Which host, SITE-NUMBER.").required(),
+    CPU_KEY,
+    MEMORY_KEY,
     Param::new(
         "access",
         Kind::Table(ACCESS_OF_HOST),
@@ -318,6 +332,7 @@ pub(super) static STEP: &[Param] = &[
     duration("interval", "Resolution of the series.").default("10ms").range(1e6, 3_600e9),
     count("ip", "Version of the internet protocol.").default("4").range(4.0, 6.0),
     Param::new("tcp", Kind::Table(TCP), "Settings of the step's TCP sockets."),
+    Param::new("user", Kind::Account, "The account, a name or a number, as which the load runs on its hosts; as weir itself unless given."),
     Param::new("capture", Kind::Hosts, "Ports whose packets are kept, as link.NAME.forward or host.NAME.access.backward; a link alone means both directions, NAME may be a glob."),
 ];
 

@@ -10,6 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_sys::control_group;
 use weir_sys::mount::remove_mounts;
 use weir_sys::netns::{Identity, identity_at, processes_in};
 use weir_sys::process::{Signal, User, signal, with_descendants};
@@ -97,6 +98,8 @@ pub(super) fn remove(name: &LabName) -> Vec<LabError> {
     if let Some(fabric) = state.and_then(|state| state.fabric) {
         problems.extend(end_fabric(name, fabric).err());
     }
+    let groups = control_group::remove_all(&format!("{}.", name.groups()), |_| true);
+    problems.extend(groups.map_err(LabError::state("removing its control groups")).err());
     let all_ended = problems.is_empty();
     for (path, error) in remove_mounts(&paths) {
         problems.push(LabError::state(format!("removing {}", path.display()))(error));

@@ -6,6 +6,7 @@ use crate::error::LabError;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use weir_sys::control_group;
 use weir_sys::holder::Holder;
 use weir_sys::mount::enter_private_view;
 use weir_sys::netns::{enter_for_good, open};
@@ -59,6 +60,9 @@ fn in_the_host(holder: Owner, entry: &Entry<'_>, user: Option<User>) -> Result<i
     let entering = || LabError::state(format!("entering {}", entry.host));
     let folder = std::env::current_dir();
     let found = Holder::of(holder.pid).map_err(entering())?;
+    for group in control_group::of_process(holder.pid) {
+        control_group::enter(&group).map_err(entering())?;
+    }
     if !holder.is_alive() {
         let gone = io::Error::new(
             io::ErrorKind::NotFound,
@@ -82,6 +86,8 @@ fn in_the_network(name: &LabName, entry: &Entry<'_>, user: Option<User>) -> Resu
     enter_for_good(std::os::fd::AsFd::as_fd(&namespace))
         .map_err(LabError::state(format!("entering the network of {}", entry.host)))?;
     drop(namespace);
+    control_group::join(&format!("{}.{}", name.groups(), entry.host))
+        .map_err(LabError::state(format!("entering the control group of {}", entry.host)))?;
     enter_private_view(&name.hosts_file(), &name.resolv_file())
         .map_err(LabError::state("giving the program the lab's host names"))?;
     if let Some(user) = user {

@@ -68,6 +68,10 @@ impl LabName {
         self.folder().join("resolv.conf")
     }
     /// Where its fabric takes others' wishes.
+    /// What its control groups are called before their host's name.
+    fn groups(&self) -> String {
+        format!("lab.{}", self.as_str())
+    }
     fn socket(&self) -> PathBuf {
         self.folder().join("fabric.sock")
     }

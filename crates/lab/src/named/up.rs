@@ -97,7 +97,8 @@ fn make(
     let log = name.folder().join("fabric.log");
     let log =
         trusted::write_new(&log, 0o644, b"").map_err(LabError::state(format!("making {}", log.display())))?;
-    let mut lab = Lab::start_with(topology, options, ErrorsTo::File(log), Some(listener.as_fd()))?;
+    let mut lab =
+        Lab::start_with(topology, options, &name.groups(), ErrorsTo::File(log), Some(listener.as_fd()))?;
     let identities = (0..topology.hosts.len()).map(|index| identity(lab.namespace(index)));
     let identities = identities.collect::<io::Result<Vec<_>>>();
     let identities = identities.map_err(LabError::state("reading what tells the namespaces apart"))?;

@@ -207,14 +207,14 @@ fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_int
     let stall = Duration::from_millis(100);
     let measure = || {
         let (flow, peer) = flow();
-        let answering = std::thread::spawn(move || slow_peer(peer, stall, 100));
-        let outcome = pingpong::run(&open_loop(150, 1000.0), vec![flow], &Control::new(monotonic())).unwrap();
+        let answering = std::thread::spawn(move || slow_peer(peer, stall, 40));
+        let outcome = pingpong::run(&open_loop(75, 400.0), vec![flow], &Control::new(monotonic())).unwrap();
         assert_eq!(outcome.failures, weir_core::failure::Failures::default());
         answering.join().unwrap();
         outcome
     };
     // A generator that a busy machine put to sleep too has asked for less than the stall is about.
-    let awake = |outcome: &Outcome| asked(std::slice::from_ref(outcome)).clock.unwrap().missed < 30;
+    let awake = |outcome: &Outcome| asked(std::slice::from_ref(outcome)).clock.unwrap().missed < 10;
     let outcome = (0..20)
         .map(|_| measure())
         .find(awake)
@@ -227,8 +227,8 @@ fn requests_that_wait_behind_a_stall_count_their_waiting_from_when_they_were_int
         .filter(|(value, _)| **value >= 50_000_000)
         .map(|(_, count)| *count)
         .sum();
-    // A closed loop would have seen one; here about fifty of the requests of those 100 ms waited half of it or longer.
-    assert!(slow >= 25, "{slow} of {trips:?}");
+    // A closed loop would have seen one; here about twenty of the forty requests of those 100 ms waited half of it or longer.
+    assert!(slow >= 10, "{slow} of {trips:?}");
     assert!(trips.max_ns >= 99_000_000);
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn section(folder: &Folder) -> Html {
         }
         put!(&mut out, "</ul></div>\n");
     }
+    put!(&mut out, services(folder));
     if let Some(environment) = &folder.environment {
         put!(&mut out, "<h2>Environment</h2>\n");
         let mut entries = Vec::new();
@@ -47,6 +48,31 @@ pub(crate) fn section(folder: &Folder) -> Html {
         }
         put!(&mut out, "</code></pre></details>\n");
     }
+    out
+}
+
+/// What real systems were loaded, and where they were.
+fn services(folder: &Folder) -> Html {
+    let mut out = Html::new();
+    if folder.services.is_empty() {
+        return out;
+    }
+    put!(
+        &mut out,
+        "<h2>Services</h2>\n<div class=wide><table class=tight><thead><tr><th>service<th>system<th>version"
+    );
+    put!(&mut out, "<th>hosts<th>address</thead><tbody>");
+    for service in &folder.services {
+        let hosts: Vec<String> =
+            service.place.iter().map(|(role, hosts)| format!("{role} {}", hosts.join(", "))).collect();
+        put!(&mut out, "<tr><td>", T(&service.name), "<td>", T(&service.system), "<td>", T(&service.version));
+        put!(&mut out, "<td>", T(&hosts.join("; ")), "<td><code>", T(&service.at), "</code>\n");
+    }
+    put!(&mut out, "</tbody></table></div>\n");
+    put!(
+        &mut out,
+        "<p class=quiet>Their configuration and logs are beside this page, in <code>services/</code>.</p>\n"
+    );
     out
 }
 

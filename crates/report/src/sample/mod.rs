@@ -111,7 +111,12 @@ pub(crate) fn topology() -> Topology {
         ..Direction::default()
     };
     let site = |name: &str| Site::new(name, TcpProfile::Modern);
-    let host = |name: &str, site| Host { name: name.to_owned(), site, access: access.clone() };
+    let host = |name: &str, site| Host {
+        name: name.to_owned(),
+        site,
+        access: access.clone(),
+        limits: HostLimits::default(),
+    };
     Topology {
         sites: vec![site("left"), site("right")],
         hosts: vec![host("left-0", 0), host("right-0", 1)],
@@ -458,6 +463,7 @@ fn sweep(plan: &mut PlanRecord) {
             name: format!("{name}-{number}"),
             site,
             access: access.clone(),
+            limits: HostLimits::default(),
         }));
     }
     let mut lossy = topology.links[0].clone();
