@@ -2,7 +2,7 @@
 
 use crate::content::Content;
 use crate::plan::{MADE, NUMBER, Plan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_seams::target::{
     Answer, Buffer, Completion, Mode, Operation, Request, Session, SessionSettings, TargetError, ask,
@@ -41,16 +41,50 @@ impl Laid {
         let mut laid = Laid { files: BTreeMap::new(), made: Vec::new(), session, keep: plan.keep };
         let names = laid.names(plan)?;
         let may_make = !plan.is_shared || makes_shared;
-        for job in jobs {
-            for file in 0..plan.files_per_job {
-                let index = plan.file_of(*job, file);
-                if !laid.files.contains_key(&index) {
-                    let found = laid.file(plan, names.of(index), may_make)?;
-                    laid.files.insert(index, found);
+        let of_job =
+            |job: &u32| (0..plan.files_per_job).map(|file| plan.file_of(*job, file)).collect::<Vec<u64>>();
+        let wanted: BTreeSet<u64> = jobs.iter().flat_map(of_job).collect();
+        let paths: Vec<String> = wanted.iter().map(|index| names.of(*index)).collect();
+        let there = laid.looked_at(plan, &paths)?;
+        for ((index, path), there) in wanted.into_iter().zip(paths).zip(there) {
+            let found = laid.file(plan, path, there, may_make)?;
+            laid.files.insert(index, found);
+        }
+        Ok(laid)
+    }
+
+    /// What the target says of each path, several asked for at a time: one after the other, files far away take their round trips.
+    ///
+    /// Errors: it does not answer.
+    fn looked_at(
+        &mut self,
+        plan: &Plan,
+        paths: &[String],
+    ) -> Result<Vec<Result<Answer, TargetError>>, TargetError> {
+        let unasked = || Err(TargetError::new("it was not asked for"));
+        let mut found: Vec<_> = paths.iter().map(|_| unasked()).collect();
+        let (mut batch, mut done, mut under_way) = (Vec::new(), Vec::new(), 0);
+        let mut rest = paths.iter().enumerate().peekable();
+        while rest.peek().is_some() || under_way > 0 {
+            for (tag, path) in rest.by_ref().take(DEPTH - under_way) {
+                batch.push(Request { tag: tag as u64, operation: Operation::Stat { path: path.clone() } });
+            }
+            under_way += batch.len();
+            self.session.submit(&mut batch);
+            let reaped = self.session.reap(&mut done, plan.timeout);
+            reaped.map_err(|error| TargetError::new(error.to_string()))?;
+            if done.is_empty() {
+                let text = format!("{}: no answer within {:?}", plan.url, plan.timeout);
+                return Err(TargetError::coded("ETIMEDOUT", text));
+            }
+            under_way -= done.len();
+            for Completion { tag, result, .. } in done.drain(..) {
+                if let Some(slot) = found.get_mut(tag as usize) {
+                    *slot = result;
                 }
             }
         }
-        Ok(laid)
+        Ok(found)
     }
 
     fn ask(&mut self, plan: &Plan, operation: Operation) -> Result<Answer, TargetError> {
@@ -103,10 +137,17 @@ impl Laid {
         Ok(Names::Made)
     }
 
-    fn file(&mut self, plan: &Plan, path: String, may_make: bool) -> Result<LaidFile, TargetError> {
+    /// A file of which the target says what is `there`.
+    fn file(
+        &mut self,
+        plan: &Plan,
+        path: String,
+        there: Result<Answer, TargetError>,
+        may_make: bool,
+    ) -> Result<LaidFile, TargetError> {
         let of_url = plan.url.below(&path);
         let content = Content::of(&of_url);
-        let there = match self.ask(plan, Operation::Stat { path: path.clone() }) {
+        let there = match there {
             Ok(Answer::Info { size_bytes, is_folder: false }) => Some(size_bytes),
             Ok(_) => {
                 return Err(TargetError::coded("EISDIR", format!("{of_url} is a folder and not a file")));
