@@ -475,8 +475,11 @@ impl Asker {
         ask.headers.push((RANGE, format!("bytes={offset}-{}", offset + buffer.len() as u64 - 1)));
         let at = spot.at().clone();
         let heard = self.ask(ask, at).await;
-        // Whoever sent us there may know another.
-        *spot.at() = heard.as_ref().ok().map(|heard| heard.at.clone());
+        let there = heard.as_ref().ok().map(|heard| &heard.at);
+        if spot.at().as_ref() != there {
+            // Whoever sent us there may know another.
+            *spot.at() = there.cloned();
+        }
         let heard = heard?;
         let (first_byte_ns, retries) = (heard.first_byte_ns, heard.retries);
         self.fill(heard, offset, buffer)

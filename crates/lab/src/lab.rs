@@ -159,8 +159,14 @@ impl Lab {
                 |source| LabError::Host { host: name.clone(), what: "its folder".to_owned(), source };
             let folder = data::host_folder(of_lab, name).map_err(failed)?;
             let (namespace, names) = (self.namespaces[host].as_fd(), self.names.clone());
-            let groups = self.groups.get(&host).map_or(&[][..], ControlGroup::members);
-            let held = Held::start(&self.exe, (namespace, groups), name, names, &folder, self.outlives_us)?;
+            let held = Held::start(
+                &self.exe,
+                (namespace, self.groups(host)),
+                name,
+                names,
+                &folder,
+                self.outlives_us,
+            )?;
             self.holders.insert(host, held);
         }
         Ok(&self.holders[&host].holder)

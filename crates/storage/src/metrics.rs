@@ -216,7 +216,7 @@ const THREAD_BUSY: f64 = 0.93;
 /// Of the machine, where daemons share it with everything else: what is idle at most, and the daemons' share of it at least.
 const MACHINE_IDLE_MOST: f64 = 0.04;
 const MACHINE_SHARE_LEAST: f64 = 0.4;
-/// From here on here on a disk has nothing left to give: closed loops leave it idle for a moment between two requests.
+/// From here on a disk has nothing left to give: closed loops leave it idle for a moment between two requests.
 const DISK_FULL: f64 = 0.93;
 
 /// The busiest disk, where it is the reason.

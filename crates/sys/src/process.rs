@@ -31,24 +31,23 @@ impl User {
     }
     /// The account of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<User> {
-        let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
-        accounts.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(':').collect();
-            let [own, _, uid, gid, ..] = fields.as_slice() else { return None };
-            (*own == name).then_some(User { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
-        })
+        User::with(|own, _| own == name)
     }
     /// The account of a name, or of a number: one that has no account is alone in a group of its own number.
     pub fn of(name_or_number: &str) -> Option<User> {
         User::named(name_or_number).or_else(|| {
             let uid = name_or_number.parse().ok()?;
-            let accounts = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-            let gid = accounts.lines().find_map(|line| {
-                let fields: Vec<&str> = line.split(':').collect();
-                let [_, _, own, gid, ..] = fields.as_slice() else { return None };
-                (*own == name_or_number).then(|| gid.parse().ok())?
-            });
-            Some(User { uid, gid: gid.unwrap_or(uid) })
+            Some(User::with(|_, own| own == uid).unwrap_or(User { uid, gid: uid }))
+        })
+    }
+    /// The first account of whose name and number this is true.
+    fn with(is_meant: impl Fn(&str, u32) -> bool) -> Option<User> {
+        let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+        accounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, uid, gid, ..] = fields.as_slice() else { return None };
+            let user = User { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
+            is_meant(name, user.uid).then_some(user)
         })
     }
     /// Who asked for this process: the user named by `sudo` if it was root who started us that way, else the real one.
@@ -296,15 +295,7 @@ mod raw {
 }
 
 fn become_user_raw(user: User) -> io::Result<()> {
-    if user != User::real() {
-        // Groups first: once the user has changed we may no longer.
-        // Safety: with a count of one, one gid is read, which outlives the call.
-        check(unsafe { libc::setgroups(1, &user.gid) })?;
-        // Safety: takes numbers.
-        check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
-        // Safety: takes numbers.
-        check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })?;
-    }
+    act_as(user)?;
     check(raw::no_new_privileges())
 }
 
@@ -316,7 +307,8 @@ pub fn act_as(user: User) -> io::Result<()> {
     if user == User::real() {
         return Ok(());
     }
-    // The C library's functions change all threads of a process; the kernel's own calls change the one that makes them.
+    // The C library's functions change all threads of a process; the kernel's own calls change the one that makes them. Groups
+    // first: once the user has changed we may no longer.
     let (uid, gid) = (user.uid, user.gid);
     // Safety: with a count of one, one gid is read, which outlives the call.
     check(unsafe { libc::syscall(libc::SYS_setgroups, 1, &raw const gid) } as i32)?;
