@@ -417,12 +417,7 @@ mod tests {
 
     fn two_hosts() -> Topology {
         let access = weir_core::topology::Access::default();
-        let host = |name: &str| weir_core::topology::Host {
-            name: name.to_owned(),
-            site: 0,
-            access: access.clone(),
-            limits: weir_core::topology::HostLimits::default(),
-        };
+        let host = |name: &str| weir_core::topology::Host::new(name, 0, access.clone());
         Topology { hosts: vec![host("a-0"), host("a-1")], ..Topology::default() }
     }
 

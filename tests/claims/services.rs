@@ -131,6 +131,54 @@ fn a_cluster_is_up_with_one_command_serves_stock_clients_and_ours_and_outlives_i
     assert_eq!(figure(&summary, "io.mismatched_operations", "mean"), 0.0);
 }
 
+const PROXIED: &str = r#"
+[[service]]
+name = "files"
+system = "xrootd"
+place = { manager = "store-0", server = "store-1", proxy = "store-2" }
+content = { path = "store/f-{n}", files = 2, size = "4MiB" }
+set.xrootd = { cache = "64MiB" }
+"#;
+
+// Spec: services.md#service-13, http.md#request-2 and xrootd.md#vector-1
+#[test]
+fn a_cluster_has_a_door_for_http_and_a_proxy_keeps_what_was_read_through_it() {
+    need_lab();
+    let _turn = beside();
+    let doors = CLUSTER.replace("shared = true", "http = true");
+    let up = Up::new("t-xrd-http", &format!("{LAB}{doors}"));
+    let curl = "curl -sfL http://store-0:1094/store/f-1 | wc -c";
+    let stock = up.exec("user-0", &["sh", "-c", curl]);
+    assert_eq!(stock.stdout.trim(), "16777216", "{}", stock.stderr);
+    let read = |up: &Up, url: &str, more: &[&str]| {
+        let arguments =
+            ["random", url, "--depth", "16", "--size", "8KiB", "--count", "200", "--verify", "--json"];
+        let read = up.io_done(&[&arguments[..], more].concat());
+        assert_eq!(figure(&read, "io.failed_operations", "mean"), 0.0, "{url}: {read:#}");
+        assert_eq!(figure(&read, "io.mismatched_operations", "mean"), 0.0, "{url}");
+    };
+    read(&up, "dav://store-0:1094/store/f-0", &[]);
+    drop(up);
+    let up = Up::new("t-xrd-proxy", &format!("{LAB}{PROXIED}"));
+    let sent = || {
+        let counted = up.exec("store-1", &["sh", "-c", "cat /sys/class/net/*/statistics/tx_bytes"]);
+        let all = counted.stdout.lines().map(|line| line.parse::<u64>().unwrap());
+        all.max().unwrap()
+    };
+    let mut before = sent();
+    let mut moved = Vec::new();
+    for _ in 0..2 {
+        let stock = up.exec("user-0", &["sh", "-c", "xrdcp -s root://store-2//store/f-1 - | wc -c"]);
+        assert_eq!(stock.stdout.trim(), "4194304", "{}", stock.stderr);
+        moved.push(sent() - before);
+        before = sent();
+    }
+    assert!(moved[0] > 4 << 20 && moved[1] < 1 << 20, "the server sent {moved:?} bytes for two reads");
+    read(&up, "root://store-2//store/f-0", &[]);
+    read(&up, "root://store-2//store/f-0", &["--pieces", "64"]);
+    read(&up, "root://store-0//store/f-0?pages=true", &[]);
+}
+
 const WEB_AND_OBJECTS: &str = r#"
 [[service]]
 name = "web"

@@ -152,7 +152,10 @@ impl Connections {
             }
             _ => Box::new(stream),
         };
-        let made = http1::Builder::new().max_buf_size(HELD_BYTES).handshake(TokioIo::new(stream)).await;
+        // XrdHttp knows `Range` and not `range`, whatever RFC 9110 says of case.
+        let mut builder = http1::Builder::new();
+        builder.title_case_headers(true).max_buf_size(HELD_BYTES);
+        let made = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = made.map_err(io::Error::other)?;
         // It ends with its sender; what went wrong is told to whoever waits for an answer.
         tokio::spawn(async move { connection.await.ok() });

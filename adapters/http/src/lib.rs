@@ -106,7 +106,13 @@ fn origin(url: &TargetUrl) -> Result<Origin, String> {
 
 impl Target for Web {
     fn offers(&self) -> Offers {
-        Offers { keeps_content: true, lists: self.is_dav, is_remote: true, writes_in_order: true }
+        Offers {
+            keeps_content: true,
+            lists: self.is_dav,
+            is_remote: true,
+            writes_in_order: true,
+            ..Offers::default()
+        }
     }
 
     fn check(&self, url: &TargetUrl) -> Result<(), String> {
@@ -132,7 +138,13 @@ impl Target for Web {
 
 impl Target for Objects {
     fn offers(&self) -> Offers {
-        Offers { keeps_content: true, lists: true, is_remote: true, writes_in_order: true }
+        Offers {
+            keeps_content: true,
+            lists: true,
+            is_remote: true,
+            writes_in_order: true,
+            ..Offers::default()
+        }
     }
 
     fn check(&self, url: &TargetUrl) -> Result<(), String> {

@@ -83,6 +83,9 @@ impl HttpSession {
                     });
                 }
             },
+            Operation::ReadPieces { buffer, .. } => {
+                refuse(TargetError::not_offered("reading pieces"), Some(buffer));
+            }
             Operation::Write { file, offset, buffer } => {
                 let file = self.file(file);
                 match file.as_ref().map(|file| &file.orders) {

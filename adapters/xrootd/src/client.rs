@@ -1,9 +1,12 @@
 //! The client without its sockets: operations, bytes that came and the time go in; bytes to be sent, connections to be made and
 //! completions come out.
 
+use crate::incoming::Incoming;
 use crate::wire::{self, HEADER_BYTES, Handle, Header, Opening};
 use std::collections::{BTreeMap, VecDeque};
-use weir_seams::target::{Answer, Buffer, Completion, FileId, Mode, Operation, Request, TargetError, inside};
+use weir_seams::target::{
+    Answer, Buffer, Completion, FileId, Mode, Operation, Piece, Request, TargetError, inside,
+};
 
 /// Redirects that one operation follows before it is taken to go in a circle.
 const REDIRECTS_MAX: u32 = 16;
@@ -13,6 +16,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const AGAIN_NS: u64 = 300_000_000;
 /// A server that asks to wait is believed for so long.
 const WAIT_SECONDS_MAX: u64 = 3_600;
+/// So often one page may come or arrive with a checksum that does not fit it.
+const WRONG_PAGES_MAX: u32 = 16;
 /// Streams of a connection, one an operation that is under way.
 const STREAMS_MAX: usize = 60_000;
 
@@ -76,14 +81,51 @@ struct Connection {
     heard_ns: u64,
 }
 
+impl Connection {
+    /// A stream on which nothing is asked, for this operation from here on.
+    fn stream_for(&mut self, key: usize) -> u16 {
+        while self.streams.contains_key(&self.next_stream) || self.next_stream == 0 {
+            self.next_stream = self.next_stream.wrapping_add(1);
+        }
+        let stream = self.next_stream;
+        self.next_stream = self.next_stream.wrapping_add(1);
+        self.streams.insert(stream, key);
+        stream
+    }
+}
+
 enum Kind {
-    Open { file: FileId, opening: Opening, is_recovery: bool },
-    Read { file: FileId, offset: u64, buffer: Buffer },
-    Write { file: FileId, offset: u64, buffer: Buffer },
-    Sync { file: FileId },
-    Close { file: FileId },
+    Open {
+        file: FileId,
+        opening: Opening,
+        is_recovery: bool,
+    },
+    Read {
+        file: FileId,
+        offset: u64,
+        buffer: Buffer,
+    },
+    ReadPieces {
+        file: FileId,
+        buffer: Buffer,
+    },
+    /// `again`: the part of the buffer that arrived wrong, after which come others that did.
+    Write {
+        file: FileId,
+        offset: u64,
+        buffer: Buffer,
+        again: Vec<(usize, usize)>,
+    },
+    Sync {
+        file: FileId,
+    },
+    Close {
+        file: FileId,
+    },
     Stat,
-    List { names: Vec<u8> },
+    List {
+        names: Vec<u8>,
+    },
     Remove,
 }
 
@@ -102,13 +144,38 @@ struct Task {
     connection: Option<usize>,
     redirects: u32,
     retries: u32,
-    filled: usize,
+    incoming: Incoming,
     first_byte_ns: u64,
     /// Given up then.
     deadline_ns: u64,
     /// A server asked to come again later.
     resend_ns: Option<u64>,
     last_failure: String,
+}
+
+impl Task {
+    /// Its answer is content of a file.
+    fn takes_content(&self) -> bool {
+        matches!(self.kind, Kind::Read { .. } | Kind::ReadPieces { .. })
+    }
+
+    /// Bytes of its answer that may still come.
+    fn room(&self) -> usize {
+        match &self.kind {
+            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => self.incoming.room(buffer),
+            _ => 0,
+        }
+    }
+
+    /// Takes a part of its answer, after which so many bytes are to come. Errors: what is wrong with it.
+    fn take(&mut self, bytes: &[u8], rest: usize) -> Result<(), &'static str> {
+        match &mut self.kind {
+            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => {
+                self.incoming.take(bytes, rest, buffer)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 enum FileState {
@@ -135,6 +202,8 @@ pub struct Settings {
     pub silence_ns: u64,
     /// After which an operation has failed.
     pub limit_ns: u64,
+    /// Reads and writes have a checksum for each page.
+    pub pages: bool,
     /// The path of the target.
     pub base: String,
     pub process: u32,
@@ -204,8 +273,9 @@ impl Client {
                 (path, Kind::Open { file, opening, is_recovery: false })
             }
             Operation::Read { file, offset, buffer } => (String::new(), Kind::Read { file, offset, buffer }),
+            Operation::ReadPieces { file, buffer } => (String::new(), Kind::ReadPieces { file, buffer }),
             Operation::Write { file, offset, buffer } => {
-                (String::new(), Kind::Write { file, offset, buffer })
+                (String::new(), Kind::Write { file, offset, buffer, again: Vec::new() })
             }
             Operation::Sync { file } => (String::new(), Kind::Sync { file }),
             Operation::Close { file } => (String::new(), Kind::Close { file }),
@@ -229,7 +299,7 @@ impl Client {
             connection: None,
             redirects: 0,
             retries: 0,
-            filled: 0,
+            incoming: Incoming::nothing(),
             first_byte_ns: 0,
             deadline_ns: now_ns.saturating_add(self.settings.limit_ns),
             resend_ns: None,
@@ -308,12 +378,7 @@ impl Client {
             // Silence counts from the first question on.
             to.heard_ns = now_ns;
         }
-        while to.streams.contains_key(&to.next_stream) || to.next_stream == 0 {
-            to.next_stream = to.next_stream.wrapping_add(1);
-        }
-        let stream = to.next_stream;
-        to.next_stream = to.next_stream.wrapping_add(1);
-        to.streams.insert(stream, key);
+        let stream = to.stream_for(key);
         let handle = file_of(&task.kind).and_then(|file| match self.files.get(&file)?.state {
             FileState::Open { handle, .. } => Some(handle),
             FileState::Recovering { .. } => None,
@@ -321,15 +386,28 @@ impl Client {
         let handle = handle.unwrap_or_default();
         let path = with_opaque(&task.path, &task.opaque, &task.tried);
         let out = &mut to.outgoing;
-        task.filled = 0;
         match &mut task.kind {
             Kind::Open { opening, .. } => {
                 // Asked for each time, a manager would look anew each time and never answer.
                 let refresh = std::mem::take(&mut task.refresh);
                 wire::open(out, stream, *opening, refresh, &path);
             }
+            Kind::Read { offset, buffer, .. } if self.settings.pages => {
+                task.incoming = Incoming::pages(*offset, buffer);
+                let piece = Piece { offset: *offset, length_bytes: buffer.len() as u32 };
+                wire::read_pages(out, stream, handle, piece, false);
+            }
             Kind::Read { offset, buffer, .. } => {
-                wire::read(out, stream, handle, *offset, buffer.len() as u32)
+                task.incoming = Incoming::plain(buffer);
+                wire::read(out, stream, handle, *offset, buffer.len() as u32);
+            }
+            Kind::ReadPieces { buffer, .. } => {
+                task.incoming = Incoming::pieces(buffer);
+                wire::read_vector(out, stream, handle, buffer.pieces());
+            }
+            Kind::Write { offset, buffer, again, .. } if self.settings.pages => {
+                again.clear();
+                wire::write_pages(out, stream, handle, *offset, buffer, false);
             }
             Kind::Write { offset, buffer, .. } => {
                 wire::write(out, stream, handle, *offset, buffer.len());
@@ -376,7 +454,10 @@ impl Client {
                     if body.len() == header.length_bytes as usize {
                         let (header, body) = (*header, std::mem::take(body));
                         self.connections[connection].reading = NO_HEADER;
-                        self.answer(connection, header, &body, now_ns);
+                        match header.status {
+                            wire::STATUS => self.status(connection, header, &body, now_ns),
+                            _ => self.answer(connection, header, &body, now_ns),
+                        }
                     }
                     count
                 }
@@ -384,14 +465,11 @@ impl Client {
                     let count = bytes.len().min(*left);
                     let (key, header) = (*key, *header);
                     *left -= count;
-                    let is_whole = *left == 0;
-                    if let Some(task) = self.tasks[key].as_mut()
-                        && let Kind::Read { buffer, .. } = &mut task.kind
-                    {
-                        buffer[task.filled..task.filled + count].copy_from_slice(&bytes[..count]);
-                        task.filled += count;
-                    }
-                    if is_whole {
+                    let rest = *left;
+                    let taken = self.tasks[key].as_mut().map(|task| task.take(&bytes[..count], rest));
+                    if let Some(Err(what)) = taken {
+                        self.broken(connection, &format!("it sent {what}"), now_ns);
+                    } else if rest == 0 {
                         self.connections[connection].reading = NO_HEADER;
                         self.answer(connection, header, &[], now_ns);
                     }
@@ -409,25 +487,9 @@ impl Client {
         let key = from.streams.get(&header.stream).copied().filter(|_| from.stage == Stage::Ready);
         if let Some(key) = key
             && matches!(header.status, wire::OK | wire::OK_SO_FAR)
-            && let Some(task) = self.tasks[key].as_mut()
-            && let Kind::Read { buffer, .. } = &task.kind
+            && self.tasks[key].as_ref().is_some_and(Task::takes_content)
         {
-            if length > buffer.len() - task.filled {
-                let text = format!(
-                    "it sent {length} bytes where {} were left to be read",
-                    buffer.len() - task.filled
-                );
-                return self.broken(connection, &text, now_ns);
-            }
-            if task.first_byte_ns == 0 {
-                task.first_byte_ns = now_ns;
-            }
-            self.connections[connection].reading = Reading::Content { key, header, left: length };
-            if length == 0 {
-                self.connections[connection].reading = NO_HEADER;
-                self.answer(connection, header, &[], now_ns);
-            }
-            return;
+            return self.begin_content(connection, key, header, now_ns);
         }
         if length > ANSWER_BYTES_MAX {
             return self.broken(connection, &format!("it announces an answer of {length} bytes"), now_ns);
@@ -438,6 +500,48 @@ impl Client {
         }
         // As much memory as has come, not as much as was announced.
         from.reading = Reading::Body { header, body: Vec::new() };
+    }
+
+    /// What follows goes into the buffer of the operation that asked for it.
+    fn begin_content(&mut self, connection: usize, key: usize, header: Header, now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        let (length, room) = (header.length_bytes as usize, task.room());
+        if length > room {
+            let text = format!("it sent {length} bytes where {room} were left to be read");
+            return self.broken(connection, &text, now_ns);
+        }
+        if task.first_byte_ns == 0 {
+            task.first_byte_ns = now_ns;
+        }
+        if length == 0 {
+            self.connections[connection].reading = NO_HEADER;
+            return self.answer(connection, header, &[], now_ns);
+        }
+        self.connections[connection].reading = Reading::Content { key, header, left: length };
+    }
+
+    /// The answer to what has a checksum for each page: what follows it is not in the length that its head has.
+    fn status(&mut self, connection: usize, header: Header, body: &[u8], now_ns: u64) {
+        let key = self.connections[connection].streams.get(&header.stream).copied();
+        let Some(key) = key.filter(|_| self.connections[connection].stage == Stage::Ready) else {
+            return self.broken(connection, "a status of nothing that was asked", now_ns);
+        };
+        let status = match wire::status(header.stream, body) {
+            Ok(status) => status,
+            Err(what) => return self.broken(connection, &format!("it sent {what}"), now_ns),
+        };
+        let plain = if status.is_last { wire::OK } else { wire::OK_SO_FAR };
+        let header = Header { status: plain, length_bytes: status.follows_bytes, ..header };
+        match self.tasks[key].as_ref().map(|task| &task.kind) {
+            Some(Kind::Read { .. }) => self.begin_content(connection, key, header, now_ns),
+            Some(Kind::Write { .. }) if status.follows_bytes == 0 => {
+                self.answer(connection, header, &[], now_ns);
+            }
+            Some(Kind::Write { .. }) if status.follows_bytes as usize <= ANSWER_BYTES_MAX => {
+                self.connections[connection].reading = Reading::Body { header, body: Vec::new() };
+            }
+            _ => self.broken(connection, "a status of what has none", now_ns),
+        }
     }
 
     /// One whole answer.
@@ -506,15 +610,12 @@ impl Client {
             return self.broken(connection, "its late answer has another length than it says", now_ns);
         }
         let key = self.connections[connection].streams.get(&header.stream).copied();
-        if let Some(task) = key.and_then(|key| self.tasks[key].as_mut())
-            && matches!(header.status, wire::OK | wire::OK_SO_FAR)
-            && let Kind::Read { buffer, .. } = &mut task.kind
+        if matches!(header.status, wire::OK | wire::OK_SO_FAR)
+            && let Some(task) = key.and_then(|key| self.tasks[key].as_mut())
+            && task.takes_content()
+            && let Err(what) = task.take(rest, 0)
         {
-            let Some(room) = buffer.get_mut(task.filled..task.filled + rest.len()) else {
-                return self.broken(connection, "its late answer is longer than what was asked for", now_ns);
-            };
-            room.copy_from_slice(rest);
-            task.filled += rest.len();
+            return self.broken(connection, &format!("its late answer is {what}"), now_ns);
         }
         self.answer(connection, header, rest, now_ns);
     }
@@ -581,19 +682,34 @@ impl Client {
         if task.first_byte_ns == 0 {
             task.first_byte_ns = now_ns;
         }
-        let is_whole_only = !matches!(task.kind, Kind::Read { .. } | Kind::List { .. });
-        if !is_last && is_whole_only {
+        let is_in_parts = task.takes_content() || matches!(task.kind, Kind::List { .. });
+        if !is_last && !is_in_parts {
             return self.broken(connection, "it answers in parts what has none", now_ns);
         }
         match &mut task.kind {
-            Kind::Read { .. } if !is_last => {}
-            Kind::Read { .. } => {
-                let bytes = task.filled as u64;
+            Kind::Read { .. } | Kind::ReadPieces { .. } if !is_last => {}
+            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => {
+                if !task.incoming.is_whole(buffer) {
+                    return self.broken(connection, "its answer ends within what it announced", now_ns);
+                }
+                if let Some(page) = task.incoming.again() {
+                    return self.ask_for_page(key, connection, page, now_ns);
+                }
+                let bytes = task.incoming.moved() as u64;
                 self.complete(key, Ok(Answer::Moved { bytes }), now_ns);
             }
-            Kind::Write { buffer, .. } => {
-                let bytes = buffer.len() as u64;
-                self.complete(key, Ok(Answer::Moved { bytes }), now_ns);
+            Kind::Write { offset, buffer, again, .. } => {
+                let (offset, bytes) = (*offset, buffer.len());
+                let wrong = wire::wrong_pages(body);
+                let place = |at: u64| {
+                    let at = at.checked_sub(offset)?;
+                    wire::pages(offset, bytes).find(|(from, _)| *from as u64 == at)
+                };
+                again.extend(wrong.filter_map(place));
+                if let Some(page) = again.pop() {
+                    return self.send_page(key, connection, page, now_ns);
+                }
+                self.complete(key, Ok(Answer::Moved { bytes: bytes as u64 }), now_ns);
             }
             Kind::List { names } => {
                 if names.len() + body.len() > ANSWER_BYTES_MAX {
@@ -643,6 +759,47 @@ impl Client {
             }
             Kind::Sync { .. } | Kind::Remove => self.complete(key, Ok(Answer::Done), now_ns),
         }
+    }
+
+    /// Asks for a page that came with a checksum which does not fit it.
+    fn ask_for_page(&mut self, key: usize, connection: usize, (from, length): (usize, usize), now_ns: u64) {
+        self.page_again(key, connection, now_ns, |kind, out, stream, handle| {
+            if let Kind::Read { offset, .. } = kind {
+                let piece = Piece { offset: *offset + from as u64, length_bytes: length as u32 };
+                wire::read_pages(out, stream, handle, piece, true);
+            }
+        });
+    }
+
+    /// Sends a page that arrived with a checksum which does not fit it.
+    fn send_page(&mut self, key: usize, connection: usize, (from, length): (usize, usize), now_ns: u64) {
+        self.page_again(key, connection, now_ns, |kind, out, stream, handle| {
+            if let Kind::Write { offset, buffer, .. } = kind {
+                let page = &buffer[from..from + length];
+                wire::write_pages(out, stream, handle, *offset + from as u64, page, true);
+            }
+        });
+    }
+
+    fn page_again(
+        &mut self,
+        key: usize,
+        connection: usize,
+        now_ns: u64,
+        send: impl FnOnce(&Kind, &mut Vec<u8>, u16, Handle),
+    ) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        task.retries += 1;
+        let place = &self.connections[connection].place;
+        if task.retries > WRONG_PAGES_MAX {
+            let text = format!("{}: pages that their checksums do not fit, again and again", place.host);
+            return self.fail(key, TargetError::coded("EBADMSG", text), now_ns);
+        }
+        let open = file_of(&task.kind).and_then(|file| self.files.get(&file));
+        let Some(FileState::Open { handle, .. }) = open.map(|it| &it.state) else { return };
+        let to = &mut self.connections[connection];
+        let stream = to.stream_for(key);
+        send(&task.kind, &mut to.outgoing, stream, *handle);
     }
 
     /// A file is open again, at whatever server: what waited for it goes on.
@@ -760,7 +917,7 @@ impl Client {
             connection: None,
             redirects: 0,
             retries: 0,
-            filled: 0,
+            incoming: Incoming::nothing(),
             first_byte_ns: 0,
             deadline_ns: now_ns.saturating_add(self.settings.limit_ns),
             resend_ns: None,
@@ -865,7 +1022,9 @@ impl Client {
         let Some(task) = self.drop_task(key) else { return };
         let first_byte_ns = if task.first_byte_ns == 0 { now_ns } else { task.first_byte_ns };
         let buffer = match task.kind {
-            Kind::Read { buffer, .. } | Kind::Write { buffer, .. } => Some(buffer),
+            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } | Kind::Write { buffer, .. } => {
+                Some(buffer)
+            }
             _ => None,
         };
         if let Some(tag) = task.tag {
@@ -883,9 +1042,11 @@ impl Client {
 /// The open file that an operation is of.
 fn file_of(kind: &Kind) -> Option<FileId> {
     match kind {
-        Kind::Read { file, .. } | Kind::Write { file, .. } | Kind::Sync { file } | Kind::Close { file } => {
-            Some(*file)
-        }
+        Kind::Read { file, .. }
+        | Kind::ReadPieces { file, .. }
+        | Kind::Write { file, .. }
+        | Kind::Sync { file }
+        | Kind::Close { file } => Some(*file),
         Kind::Open { .. } | Kind::Stat | Kind::List { .. } | Kind::Remove => None,
     }
 }

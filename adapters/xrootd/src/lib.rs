@@ -1,21 +1,31 @@
 //! The target `root`: files of an XRootD server, or of a cluster of them, by a client of our own. Rule: `docs/specs/xrootd.md`.
 
 mod client;
+mod incoming;
 mod session;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 use crate::client::{Place, Settings};
-use weir_core::Values;
+use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
 use weir_seams::target::url::host_and_port;
-use weir_seams::target::{Offers, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl};
+use weir_seams::target::{
+    Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
+};
+
+const PARAMS: &[Param] = &[Param::new(
+    "pages",
+    Kind::Flag,
+    "Read and write with a checksum for each page of 4 KiB; a page that it does not fit is asked for again.",
+)
+.default("false")];
 
 pub static TARGETS: &[TargetEntry] = &[Entry {
     name: "root",
     about: "files of an XRootD server or cluster: root://HOST:PORT//PATH",
-    params: &[],
+    params: PARAMS,
     needs: &[],
     build: &Root,
 }];
@@ -53,7 +63,8 @@ fn named(file: &str, number: u32) -> String {
 
 impl Target for Root {
     fn offers(&self) -> Offers {
-        Offers { keeps_content: true, lists: true, is_remote: true, writes_in_order: false }
+        let reads_pieces = Some(PiecesMax { count: wire::PIECES_MAX, bytes: wire::PIECE_BYTES_MAX });
+        Offers { keeps_content: true, lists: true, is_remote: true, writes_in_order: false, reads_pieces }
     }
 
     fn check(&self, url: &TargetUrl) -> Result<(), String> {
@@ -69,7 +80,7 @@ impl Target for Root {
     fn session(
         &self,
         url: &TargetUrl,
-        _options: &Values,
+        options: &Values,
         settings: SessionSettings,
     ) -> Result<Box<dyn Session>, TargetError> {
         let user = weir_sys::process::User::real();
@@ -79,6 +90,7 @@ impl Target for Root {
             silence_ns: settings.timeout.as_nanos() as u64 / 3,
             // Told by whoever knows why, before the load gives up by itself.
             limit_ns: settings.timeout.as_nanos() as u64 / 10 * 9,
+            pages: options.flag("pages").unwrap_or(false),
             base: url.path[1..].to_owned(),
             process: std::process::id(),
             user: named("/etc/passwd", user.uid),

@@ -1,15 +1,17 @@
 //! The client against a server that is made of bytes, in virtual time: what it says when all is well, and what it does when nothing is.
 
 use crate::client::{Action, Client, Place, Settings};
+use crate::wire;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use weir_seams::target::{Answer, Buffer, Completion, FileId, Mode, Operation, Request};
+use weir_seams::target::{Answer, Buffer, Completion, FileId, Mode, Operation, Piece, Request};
 
 const TIMEOUT_NS: u64 = 1_000_000_000;
 const SIZE: usize = 100_000;
 
-fn client() -> Client {
+fn client(pages: bool) -> Client {
     Client::new(Settings {
+        pages,
         first: Place { host: "manager".to_owned(), port: 1094 },
         silence_ns: TIMEOUT_NS,
         limit_ns: TIMEOUT_NS * 3,
@@ -29,6 +31,10 @@ struct Fake {
     is_manager: BTreeMap<usize, bool>,
     /// A manager sends everything to this server.
     redirects_to: Option<&'static str>,
+    /// So many pages more have a wrong checksum, or are said to have arrived with one.
+    wrong_pages: usize,
+    /// What was written with checksums, by offset.
+    written: BTreeMap<u64, Vec<u8>>,
 }
 
 fn answer(stream: [u8; 2], status: u16, body: &[u8]) -> Vec<u8> {
@@ -39,13 +45,73 @@ fn content(offset: usize, length: usize) -> Vec<u8> {
     (offset..(offset + length).min(SIZE)).map(|at| (at % 251) as u8).collect()
 }
 
+/// A status of release 5, and what follows it.
+fn with_status(stream: [u8; 2], number: u16, is_last: bool, offset: u64, follows: &[u8]) -> Vec<u8> {
+    let own = [
+        &stream[..],
+        &[(number - 3000) as u8, u8::from(!is_last), 0, 0, 0, 0],
+        &(follows.len() as u32).to_be_bytes(),
+        &offset.to_be_bytes(),
+    ]
+    .concat();
+    let checksum = crc_fast::crc32_iscsi(&own);
+    [answer(stream, 4007, &[&checksum.to_be_bytes()[..], &own].concat()), follows.to_vec()].concat()
+}
+
 impl Fake {
+    /// As the bytes of a page, with its checksum before them.
+    fn page(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut checksum = crc_fast::crc32_iscsi(bytes);
+        if self.wrong_pages > 0 {
+            self.wrong_pages -= 1;
+            checksum ^= 1;
+        }
+        [&checksum.to_be_bytes()[..], bytes].concat()
+    }
+
+    /// In two parts where there are several pages.
+    fn pages(&mut self, stream: [u8; 2], offset: usize, length: usize) -> Vec<u8> {
+        let all = content(offset, length);
+        let pages: Vec<(usize, usize)> = wire::pages(offset as u64, all.len()).collect();
+        let (first, second) = pages.split_at(pages.len() / 2);
+        let mut of = |pages: &[(usize, usize)]| -> Vec<u8> {
+            pages.iter().flat_map(|(from, length)| self.page(&all[*from..from + length])).collect()
+        };
+        let (first, second) = (of(first), of(second));
+        let part = |is_last, follows: &[u8]| with_status(stream, 3030, is_last, offset as u64, follows);
+        match first.is_empty() {
+            true => part(true, &second),
+            false => [part(false, &first), part(true, &second)].concat(),
+        }
+    }
+
+    fn take_pages(&mut self, stream: [u8; 2], offset: usize, mut follows: &[u8]) -> Vec<u8> {
+        let mut wrong = Vec::new();
+        let mut at = offset as u64;
+        while !follows.is_empty() {
+            let (checksum, rest) = follows.split_at(4);
+            let length = (4_096 - at as usize % 4_096).min(rest.len());
+            let page = &rest[..length];
+            assert_eq!(checksum, crc_fast::crc32_iscsi(page).to_be_bytes());
+            if self.wrong_pages > 0 {
+                self.wrong_pages -= 1;
+                wrong.extend_from_slice(&at.to_be_bytes());
+            } else {
+                self.written.insert(at, page.to_vec());
+            }
+            (at, follows) = (at + length as u64, &rest[length..]);
+        }
+        let said = if wrong.is_empty() { wrong } else { [&[0; 8][..], &wrong].concat() };
+        with_status(stream, 3026, true, offset as u64, &said)
+    }
+
     fn answers(&mut self, connection: usize, bytes: &[u8]) -> Vec<u8> {
-        let rest = self.rest.entry(connection).or_default();
+        let mut rest = self.rest.remove(&connection).unwrap_or_default();
         rest.extend_from_slice(bytes);
         let mut out = Vec::new();
         if !*self.greeted.entry(connection).or_default() {
             if rest.len() < 20 {
+                self.rest.insert(connection, rest);
                 return out;
             }
             rest.drain(..20);
@@ -82,11 +148,24 @@ impl Fake {
                     let (first, second) = all.split_at(all.len() / 2);
                     [answer(stream, 4000, first), answer(stream, 0, second)].concat()
                 }
+                3025 => {
+                    let piece = |head: &[u8]| {
+                        let length = u32::from_be_bytes(head[4..8].try_into().unwrap()) as usize;
+                        let offset = u64::from_be_bytes(head[8..16].try_into().unwrap()) as usize;
+                        [head, &content(offset, length)].concat()
+                    };
+                    let all: Vec<u8> = request[24..].chunks(16).flat_map(piece).collect();
+                    let (first, second) = all.split_at(all.len() / 3);
+                    [answer(stream, 4000, first), answer(stream, 0, second)].concat()
+                }
+                3026 => self.take_pages(stream, offset, &request[24..]),
+                3030 => self.pages(stream, offset, length),
                 3017 => answer(stream, 0, format!("1 {SIZE} 48 1 \0").as_bytes()),
                 3004 => answer(stream, 0, b"f-0\nf-1\0"),
                 _ => answer(stream, 0, &[]),
             });
         }
+        self.rest.insert(connection, rest);
         out
     }
 }
@@ -103,8 +182,12 @@ struct Room {
 
 impl Room {
     fn new() -> Room {
+        Room::of(client(false))
+    }
+
+    fn of(client: Client) -> Room {
         let (open, done, places) = (Vec::new(), Vec::new(), Vec::new());
-        Room { client: client(), server: Fake::default(), open, now_ns: 1, done, places }
+        Room { client, server: Fake::default(), open, now_ns: 1, done, places }
     }
 
     fn submit(&mut self, tag: u64, operation: Operation) {
@@ -184,6 +267,74 @@ fn a_redirect_is_followed_and_the_file_is_read_where_it_leads() {
     assert_eq!(room.places, ["manager", "server"]);
 }
 
+fn read_pieces(file: FileId, count: u64) -> Operation {
+    let mut buffer = Buffer::new(300 * count as usize);
+    buffer.scatter((0..count).map(|index| Piece { offset: index * 777 % 90_000, length_bytes: 300 }));
+    Operation::ReadPieces { file, buffer }
+}
+
+// Spec: xrootd.md#vector-1
+#[test]
+fn pieces_of_one_request_come_to_where_they_belong() {
+    let mut room = Room::new();
+    let file = room.opened();
+    for count in [1, 2, 500] {
+        room.submit(1, read_pieces(file, count));
+        room.settle(|_| {});
+        let completion = room.done.pop().unwrap();
+        assert_eq!(completion.result, Ok(Answer::Moved { bytes: 300 * count }));
+        let expected: Vec<u8> =
+            (0..count as usize).flat_map(|index| content(index * 777 % 90_000, 300)).collect();
+        assert_eq!(completion.buffer.unwrap()[..], expected[..]);
+    }
+    // Another piece than was asked for is believed nowhere.
+    room.submit(1, read_pieces(file, 3));
+    room.settle(|said| {
+        if said.len() > 900 {
+            said[8 + 15] ^= 4;
+        }
+    });
+    for _ in 0..40 {
+        room.pass(100_000_000);
+        room.settle(|said| said.clear());
+    }
+    room.client.completions(&mut room.done);
+    let error = room.done.pop().unwrap().result.unwrap_err();
+    assert!(error.text.contains("another piece") || error.retries > 0, "{error:?}");
+}
+
+// Spec: xrootd.md#pages-1
+#[test]
+fn pages_with_a_wrong_checksum_are_asked_for_again_and_given_up_in_the_end() {
+    let mut room = Room::of(client(true));
+    let file = room.opened();
+    for (offset, wrong) in [(0, 0), (100, 0), (4_090, 1), (8_192, 3), (95_900, 2), (99_000, 0)] {
+        room.server.wrong_pages = wrong;
+        room.submit(1, Operation::Read { file, offset, buffer: Buffer::new(20_000) });
+        room.settle(|_| {});
+        let completion = room.done.pop().unwrap();
+        let expected = content(offset as usize, 20_000);
+        assert_eq!(completion.result, Ok(Answer::Moved { bytes: expected.len() as u64 }), "at {offset}");
+        assert_eq!(completion.buffer.unwrap()[..expected.len()], expected[..], "at {offset}");
+    }
+    for (offset, wrong) in [(0_u64, 0), (100, 2), (8_000, 5)] {
+        room.server.wrong_pages = wrong;
+        room.server.written.clear();
+        let mut buffer = Buffer::new(20_000);
+        buffer.copy_from_slice(&content(offset as usize, 20_000));
+        room.submit(1, Operation::Write { file, offset, buffer });
+        room.settle(|_| {});
+        assert_eq!(room.done.pop().unwrap().result, Ok(Answer::Moved { bytes: 20_000 }));
+        let written: Vec<u8> = room.server.written.values().flatten().copied().collect();
+        assert_eq!(written, content(offset as usize, 20_000), "at {offset}");
+    }
+    room.server.wrong_pages = usize::MAX;
+    room.submit(1, read(file, 0));
+    room.settle(|_| {});
+    let error = room.done.pop().unwrap().result.unwrap_err();
+    assert_eq!(error.code.as_deref(), Some("EBADMSG"));
+}
+
 // Spec: xrootd.md#session-2
 #[test]
 fn a_redirect_in_a_circle_ends() {
@@ -261,7 +412,7 @@ proptest! {
     // Spec: xrootd.md#hostile-1 and xrootd.md#recovery-2
     #[test]
     fn whatever_a_server_says_every_operation_ends_and_content_is_right_or_refused(
-        seed in any::<u64>(), hits in 1_usize..6, every in 1_u64..5,
+        seed in any::<u64>(), hits in 1_usize..6, every in 1_u64..5, pages in any::<bool>(),
     ) {
         let mut state = seed | 1;
         let mut draw = |bound: usize| {
@@ -270,7 +421,7 @@ proptest! {
             state ^= state << 17;
             (state % bound.max(1) as u64) as usize
         };
-        let mut room = Room::new();
+        let mut room = Room::of(client(pages));
         room.server.redirects_to = (seed % 2 == 0).then_some("server");
         let mut turn = 0;
         let mut spoil = |said: &mut Vec<u8>| {
@@ -305,7 +456,12 @@ proptest! {
                 _ => None,
             });
             if let Some(file) = file.filter(|_| submitted < 8 && round < 60) {
-                room.submit(submitted, read(file, submitted * 100));
+                let operation = match submitted % 3 {
+                    0 => read_pieces(file, submitted),
+                    1 => Operation::Write { file, offset: submitted * 100, buffer: Buffer::new(9_000) },
+                    _ => read(file, submitted * 100),
+                };
+                room.submit(submitted, operation);
                 submitted += 1;
             }
         }

@@ -1,6 +1,8 @@
 //! What goes over the wire, as bytes. Source: "XRootD Protocol Version 5.1.1", the XRootD project; constants as the servers of
 //! release 5 use them.
 
+use weir_seams::target::Piece;
+
 /// Port of a server unless its URL says another.
 pub const DEFAULT_PORT: u16 = 1094;
 /// Version of the protocol that is spoken.
@@ -21,6 +23,8 @@ pub const REDIRECT: u16 = 4004;
 pub const WAIT: u16 = 4005;
 /// The answer comes later, by itself.
 pub const WAIT_FOR_ANSWER: u16 = 4006;
+/// A body with a checksum and a description of what follows it.
+pub const STATUS: u16 = 4007;
 /// Of what a server says unasked: an answer that was to come later.
 pub const LATE_ANSWER: u32 = 5008;
 
@@ -35,6 +39,24 @@ const REMOVE: u16 = 3014;
 const SYNC: u16 = 3016;
 const STAT: u16 = 3017;
 const WRITE: u16 = 3019;
+const READ_VECTOR: u16 = 3025;
+const WRITE_PAGES: u16 = 3026;
+const READ_PAGES: u16 = 3030;
+/// First of the numbers of requests, of which bodies with a status have the difference.
+const FIRST_REQUEST: u16 = 3000;
+
+/// Before each piece of a vector read: handle, length, offset.
+pub const PIECE_BYTES: usize = 16;
+/// Pieces of one request, and bytes of each, that a server of release 5 takes unless it is set up otherwise.
+pub const PIECES_MAX: u32 = 1_024;
+pub const PIECE_BYTES_MAX: u32 = 2_097_136;
+/// What has a checksum of its own: pieces of a file between multiples of it.
+pub const PAGE_BYTES: u64 = 4_096;
+pub const CHECKSUM_BYTES: usize = 4;
+/// A body with a status, without what follows it.
+pub const STATUS_BYTES: usize = 24;
+/// Of a page that was wrong before.
+const AGAIN: u8 = 1;
 
 const OPEN_TRUNCATE: u16 = 0x0002;
 const OPEN_READ: u16 = 0x0010;
@@ -125,6 +147,88 @@ fn of_handle(handle: Handle, offset: u64, last: u32) -> [u8; 16] {
 
 pub fn read(out: &mut Vec<u8>, stream: u16, handle: Handle, offset: u64, bytes: u32) {
     out.extend_from_slice(&request(stream, READ, of_handle(handle, offset, bytes), 0));
+}
+
+/// Reads several places of a file in one request.
+pub fn read_vector(out: &mut Vec<u8>, stream: u16, handle: Handle, pieces: &[Piece]) {
+    out.extend_from_slice(&request(stream, READ_VECTOR, [0; 16], pieces.len() * PIECE_BYTES));
+    for piece in pieces {
+        out.extend_from_slice(&piece_head(handle, *piece));
+    }
+}
+
+fn piece_head(handle: Handle, piece: Piece) -> [u8; PIECE_BYTES] {
+    let mut head = [0; PIECE_BYTES];
+    head[..4].copy_from_slice(&handle);
+    head[4..8].copy_from_slice(&piece.length_bytes.to_be_bytes());
+    head[8..].copy_from_slice(&piece.offset.to_be_bytes());
+    head
+}
+
+/// The piece that the head before its bytes announces.
+pub fn piece_of(head: [u8; PIECE_BYTES]) -> Piece {
+    let [_, _, _, _, a, b, c, d, offset @ ..] = head;
+    Piece { offset: u64::from_be_bytes(offset), length_bytes: u32::from_be_bytes([a, b, c, d]) }
+}
+
+/// Reads with a checksum for each page; `again`: a page that came wrong.
+pub fn read_pages(out: &mut Vec<u8>, stream: u16, handle: Handle, piece: Piece, again: bool) {
+    let follows: &[u8] = if again { &[0, AGAIN] } else { &[] };
+    let own = of_handle(handle, piece.offset, piece.length_bytes);
+    with_text(out, stream, READ_PAGES, own, follows);
+}
+
+/// Writes with a checksum before each page; `again`: a page that arrived wrong.
+pub fn write_pages(out: &mut Vec<u8>, stream: u16, handle: Handle, offset: u64, bytes: &[u8], again: bool) {
+    let own = of_handle(handle, offset, if again { u32::from(AGAIN) << 16 } else { 0 });
+    let count = pages(offset, bytes.len()).count();
+    out.extend_from_slice(&request(stream, WRITE_PAGES, own, bytes.len() + count * CHECKSUM_BYTES));
+    for (from, length) in pages(offset, bytes.len()) {
+        let page = &bytes[from..from + length];
+        out.extend_from_slice(&crc_fast::crc32_iscsi(page).to_be_bytes());
+        out.extend_from_slice(page);
+    }
+}
+
+/// Bytes from `offset` on, cut at the file's pages: where each begins among them, and how long it is.
+pub fn pages(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let left = length.checked_sub(from).filter(|left| *left > 0)?;
+        let to_end = (PAGE_BYTES - (offset + from as u64) % PAGE_BYTES) as usize;
+        let page = (from, to_end.min(left));
+        from += page.1;
+        Some(page)
+    })
+}
+
+/// What a body with a status says of what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub is_last: bool,
+    /// Which follow this body, beyond the length in the answer's head.
+    pub follows_bytes: u32,
+    pub offset: u64,
+}
+
+/// Of an answer on `stream`. Errors: its checksum, its stream or its length is another.
+pub fn status(stream: u16, body: &[u8]) -> Result<Status, &'static str> {
+    let Ok(own) = <[u8; STATUS_BYTES]>::try_from(body) else { return Err("a status of another length") };
+    if number(&own, 0) != Some(crc_fast::crc32_iscsi(&own[4..])) {
+        return Err("a status that its checksum does not fit");
+    }
+    let of_pages = |number: u16| u16::from(own[6]) + FIRST_REQUEST == number;
+    if own[4..6] != stream.to_be_bytes() || !(of_pages(READ_PAGES) || of_pages(WRITE_PAGES)) {
+        return Err("a status of another request");
+    }
+    let offset = own[16..].try_into().map_or(0, u64::from_be_bytes);
+    Ok(Status { is_last: own[7] == 0, follows_bytes: number(&own, 12).unwrap_or(0), offset })
+}
+
+/// Offsets of the pages that did not arrive as they were sent, from what follows the status of a write.
+pub fn wrong_pages(follows: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (offsets, _) = follows.get(8..).unwrap_or_default().as_chunks();
+    offsets.iter().map(|offset| u64::from_be_bytes(*offset))
 }
 
 /// The head of a write, which so many bytes follow.
@@ -274,6 +378,13 @@ mod tests {
         assert_eq!(
             made(|out| read(out, 1, [0; 4], 3_000_000, 16)),
             "00010bc50000000000000000002dc6c00000001000000000"
+        );
+        let pieces = [Piece { offset: 0, length_bytes: 4 }, Piece { offset: 100, length_bytes: 8 }];
+        assert_eq!(
+            made(|out| read_vector(out, 1, [0; 4], &pieces)),
+            "00010bd10000000000000000000000000000000000000020\
+             00000000000000040000000000000000\
+             00000000000000080000000000000064"
         );
         assert_eq!(made(|out| close(out, 1, [0; 4])), "00010bbb0000000000000000000000000000000000000000");
         assert_eq!(

@@ -94,6 +94,13 @@ pub struct Host {
     pub limits: HostLimits,
 }
 
+impl Host {
+    /// One that may have as much of the machine as there is; `site` is an index into `Topology::sites`.
+    pub fn new(name: &str, site: usize, access: Access) -> Host {
+        Host { name: name.to_owned(), site, access, limits: HostLimits::default() }
+    }
+}
+
 /// What all that runs on a host may have of the machine together; `None`: as much as there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostLimits {
@@ -387,12 +394,7 @@ pub mod sample {
             ..Direction::default()
         };
         let site = |name: &str| Site::new(name, TcpProfile::Modern);
-        let host = |name: &str, site| Host {
-            name: name.to_owned(),
-            site,
-            access: access.clone(),
-            limits: HostLimits::default(),
-        };
+        let host = |name: &str, site| Host::new(name, site, access.clone());
         Topology {
             sites: vec![site("left"), site("right")],
             hosts: vec![host("left-0", 0), host("right-0", 1)],

@@ -3,6 +3,8 @@
 mod common;
 
 use common::*;
+use weir_core::Values;
+use weir_core::scenario::Service;
 use weir_core::scenario::order::{grouped, of_trial};
 
 const SWEPT: &str = r#"[scenario]
@@ -56,4 +58,28 @@ fn a_sweep_that_leaves_the_lab_alone_builds_one() {
     let grouped = grouped(&plan(&text).configurations);
     assert_eq!(grouped, [0, 1]);
     assert_eq!(labs_built(&[of_trial(&grouped, 0), of_trial(&grouped, 1)], &text), 1);
+}
+
+// Spec: scenario.md#point-6
+#[test]
+fn configurations_with_the_same_services_run_together_within_their_lab() {
+    let mut configurations = plan(SWEPT).configurations;
+    // By the round trip there are two labs: 0 and 2, 1 and 3. Each has its streams from another service.
+    let service = |name: &str| Service {
+        name: name.to_owned(),
+        system: name.to_owned(),
+        at: String::new(),
+        place: Vec::new(),
+        options: Values::default(),
+        mount: None,
+        content: None,
+        disk: None,
+    };
+    let more = configurations.clone();
+    configurations.extend(more);
+    let names = ["one", "one", "two", "one", "one", "two", "two", "one"];
+    for (configuration, name) in configurations.iter_mut().zip(names) {
+        configuration.services = vec![service(name)];
+    }
+    assert_eq!(grouped(&configurations), [0, 4, 2, 6, 1, 3, 7, 5]);
 }

@@ -86,12 +86,7 @@ fn topology(trunk: u64, loss: f64) -> Topology {
     Topology {
         sites: vec![site("left"), site("right")],
         hosts: (0..2 * HOSTS_A_SITE)
-            .map(|index| Host {
-                name: format!("h-{index}"),
-                site: index / HOSTS_A_SITE,
-                access: access.clone(),
-                limits: weir_core::topology::HostLimits::default(),
-            })
+            .map(|index| Host::new(&format!("h-{index}"), index / HOSTS_A_SITE, access.clone()))
             .collect(),
         links: vec![Link {
             name: "trunk".to_owned(),

@@ -5,8 +5,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeMap;
 use weir_core::schedule::{Change, Effect, Match, Protocol, Rule, Set};
 use weir_core::topology::{
-    Access, Auxiliary, BurstLoss, Direction, Discipline, ETHERNET_FRAMING_BYTES, End, Host, HostLimits,
-    Impairments, Jitter, Link, Queue, Reorder, Site, Stage, TcpProfile, Topology,
+    Access, Auxiliary, BurstLoss, Direction, Discipline, ETHERNET_FRAMING_BYTES, End, Host, Impairments,
+    Jitter, Link, Queue, Reorder, Site, Stage, TcpProfile, Topology,
 };
 use weir_core::{BitsPerSecond, Bytes, Instant};
 use weir_fabric::{Action, Answer, Fabric, LinkCounters, Network, PacketMeta};
@@ -138,12 +138,7 @@ impl Dice {
             for number in 0..2 + self.index(3) {
                 if matches!(topology.sites[index].stage, Stage::Site) {
                     let name = format!("s{index}-{number}");
-                    topology.hosts.push(Host {
-                        name,
-                        site: index,
-                        access: self.access(),
-                        limits: HostLimits::default(),
-                    });
+                    topology.hosts.push(Host::new(&name, index, self.access()));
                 }
             }
         }

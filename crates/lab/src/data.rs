@@ -67,9 +67,7 @@ pub fn remove_dead_runs(place: &Place) -> (usize, Vec<LabError>) {
     let (mut removed, mut problems) = (0, Vec::new());
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let mut numbers = name.to_str().unwrap_or_default().splitn(3, '-').map(str::parse::<u64>);
-        let (Some(Ok(pid)), Some(Ok(start_ticks))) = (numbers.next(), numbers.next()) else { continue };
-        let owner = Owner { pid: u32::try_from(pid).unwrap_or(0), start_ticks };
+        let Some(owner) = owner_in(name.to_str().unwrap_or_default().split('-')) else { continue };
         if owner.is_alive() {
             continue;
         }
@@ -80,14 +78,15 @@ pub fn remove_dead_runs(place: &Place) -> (usize, Vec<LabError>) {
             }
         }
     }
-    let is_dead = |name: &str| {
-        let mut numbers = name.split('.').skip(1).map(str::parse::<u64>);
-        let (Some(Ok(pid)), Some(Ok(start_ticks))) = (numbers.next(), numbers.next()) else { return false };
-        !Owner { pid: u32::try_from(pid).unwrap_or(0), start_ticks }.is_alive()
-    };
+    let is_dead = |name: &str| owner_in(name.split('.').skip(1)).is_some_and(|owner| !owner.is_alive());
     let groups = control_group::remove_all(RUN_GROUPS, is_dead);
     problems.extend(groups.map_err(LabError::state("removing control groups of dead runs")).err());
     (removed, problems)
+}
+
+/// Whose a name is: its process and when that began, in that order.
+fn owner_in<'a>(mut parts: impl Iterator<Item = &'a str>) -> Option<Owner> {
+    Some(Owner { pid: parts.next()?.parse().ok()?, start_ticks: parts.next()?.parse().ok()? })
 }
 
 /// Control groups of labs that end with their program are called so, and on.

@@ -117,7 +117,7 @@ fn narrowest(out: &[&DirectedLink], there: Access, here: Access) -> Option<(u64,
 pub mod tests {
     use super::*;
     use weir_core::Bytes;
-    use weir_core::topology::{self, Direction, Host, HostLimits, Link, Queue, Site, TcpProfile};
+    use weir_core::topology::{self, Direction, Host, Link, Queue, Site, TcpProfile};
 
     /// Two sites of one host each, 10 Gbit/s access without delay, 25 ms there and back.
     pub fn two_sites(rate: Option<u64>, queue: Queue) -> Topology {
@@ -125,12 +125,7 @@ pub mod tests {
             topology::Access { rate: Some(BitsPerSecond(10_000_000_000)), ..topology::Access::default() };
         let direction =
             Direction { rate: rate.map(BitsPerSecond), delay_ns: 12_500_000, queue, ..Direction::default() };
-        let host = |site| Host {
-            name: format!("s{site}-0"),
-            site,
-            access: access.clone(),
-            limits: HostLimits::default(),
-        };
+        let host = |site| Host::new(&format!("s{site}-0"), site, access.clone());
         Topology {
             sites: vec![Site::new("s0", TcpProfile::Legacy), Site::new("s1", TcpProfile::Legacy)],
             hosts: vec![host(0), host(1)],

@@ -61,7 +61,7 @@ fn is_router(site: &weir_core::topology::Site) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::topology::{Access, Auxiliary, Host, HostLimits, Site, Stage, TcpProfile};
+    use weir_core::topology::{Access, Auxiliary, Host, Site, Stage, TcpProfile};
 
     // Spec: lab.md#lab-1
     #[test]
@@ -71,14 +71,7 @@ mod tests {
         router.stage = Stage::Router { replies: true };
         let mut topology = Topology {
             sites: vec![Site::new("a", TcpProfile::Stock), router],
-            hosts: (0..3)
-                .map(|n| Host {
-                    name: format!("a-{n}"),
-                    site: 0,
-                    access: access.clone(),
-                    limits: HostLimits::default(),
-                })
-                .collect(),
+            hosts: (0..3).map(|n| Host::new(&format!("a-{n}"), 0, access.clone())).collect(),
             links: Vec::new(),
             auxiliary: None,
         };

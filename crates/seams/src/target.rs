@@ -6,7 +6,7 @@ pub mod conformance;
 pub mod files;
 pub mod url;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Piece};
 pub use files::{OpenFiles, inside};
 pub use url::TargetUrl;
 
@@ -43,6 +43,11 @@ pub enum Operation {
         offset: u64,
         buffer: Buffer,
     },
+    /// Fills the buffer from the places that are its pieces, all of which lie within the file. Of targets that offer it.
+    ReadPieces {
+        file: FileId,
+        buffer: Buffer,
+    },
     /// Writes the whole buffer.
     Write {
         file: FileId,
@@ -73,7 +78,7 @@ impl Operation {
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Open { .. } => "open",
-            Operation::Read { .. } => "read",
+            Operation::Read { .. } | Operation::ReadPieces { .. } => "read",
             Operation::Write { .. } => "write",
             Operation::Sync { .. } => "sync",
             Operation::Close { .. } => "close",
@@ -142,6 +147,10 @@ impl TargetError {
     pub fn coded(code: &str, text: impl Into<String>) -> TargetError {
         TargetError { code: Some(code.to_owned()), ..TargetError::new(text) }
     }
+    /// Asked of a target that does not offer it.
+    pub fn not_offered(operation: &str) -> TargetError {
+        TargetError::coded("EOPNOTSUPP", format!("{operation}: this target has none"))
+    }
     pub fn lost(self) -> TargetError {
         TargetError { is_lost: true, ..self }
     }
@@ -170,6 +179,16 @@ pub struct Offers {
     pub is_remote: bool,
     /// A file is written from its beginning to its end alone, whole.
     pub writes_in_order: bool,
+    /// One request reads several pieces of a file. Without it they are asked for one after the other.
+    pub reads_pieces: Option<PiecesMax>,
+}
+
+/// What one request reads at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PiecesMax {
+    pub count: u32,
+    /// Of each piece.
+    pub bytes: u32,
 }
 
 /// One kind of target, chosen by the scheme of its URL.

@@ -3,7 +3,7 @@
 use crate::content::Content;
 use crate::plan::{Pattern, Plan, SyncWhen};
 use weir_core::seed;
-use weir_seams::target::FileId;
+use weir_seams::target::{FileId, Piece};
 
 /// After a failure a job waits before it asks again, so that a target which fails at once is not asked a million times a second.
 pub const AFTER_FAILURE_NS: u64 = 10_000_000;
@@ -24,8 +24,12 @@ pub struct JobFile {
 /// The next operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
+    /// Of the operation among those of its job.
+    pub number: u64,
     pub file: usize,
+    /// Of its first piece.
     pub offset: u64,
+    /// Of all its pieces.
     pub length_bytes: u64,
     pub is_read: bool,
     /// When it was to be issued; of a closed loop the moment it could be.
@@ -55,6 +59,7 @@ pub struct Job {
     places: Vec<(u64, u64)>,
     pattern: Pattern,
     size_bytes: u64,
+    pieces: u32,
     mix: f64,
     depth: u32,
     seed: u64,
@@ -103,6 +108,7 @@ impl Job {
             places,
             pattern: plan.pattern,
             size_bytes: plan.size_bytes,
+            pieces: plan.pieces,
             mix: plan.mix,
             depth: plan.depth,
             seed: seed::split(seed, &format!("job-{number}")),
@@ -153,26 +159,15 @@ impl Job {
         if !self.has_room() || self.due_ns().is_none_or(|due| due > now_ns) {
             return None;
         }
-        let draw = seed::split(self.seed.wrapping_add(self.issued), "operation");
-        let (file, block) = match self.pattern {
-            Pattern::Sequential => {
-                let all: u64 = self.places.iter().map(|(_, count)| count).sum();
-                let mut left = self.issued % all;
-                let file = self.places.iter().position(|(_, count)| {
-                    let here = left < *count;
-                    left -= if here { 0 } else { *count };
-                    here
-                })?;
-                (file, self.places[file].0 + left)
-            }
-            Pattern::Random => {
-                let file = (draw >> 32) as usize % self.places.len();
-                let within = seed::split(draw, "place");
-                (file, ((u128::from(within) * u128::from(self.places[file].1)) >> 64) as u64)
-            }
+        let number = self.issued;
+        let draw = self.draw(number);
+        let file = match self.pattern {
+            Pattern::Sequential => self.place_in_order(number)?.0,
+            Pattern::Random => (draw >> 32) as usize % self.places.len(),
         };
-        let offset = block * self.size_bytes;
-        let length_bytes = self.size_bytes.min(self.files[file].size_bytes - offset);
+        let first = self.piece(number, file, 0);
+        // Only the last operation of a file in order is shorter, and it is one piece.
+        let length_bytes = u64::from(first.length_bytes) * u64::from(self.pieces);
         let share = (seed::split(draw, "kind") >> 11) as f64 / (1_u64 << 53) as f64;
         let is_read = share < self.mix;
         let intended_ns = self.period_ns.map_or(now_ns, |period| self.intended_ns(period));
@@ -183,7 +178,43 @@ impl Job {
         self.under_way += 1;
         self.files[file].is_dirty |= !is_read;
         let possible_ns = intended_ns.max(self.room_ns).max(self.not_before_ns);
-        Some(Next { file, offset, length_bytes, is_read, intended_ns, possible_ns })
+        let offset = first.offset;
+        Some(Next { number, file, offset, length_bytes, is_read, intended_ns, possible_ns })
+    }
+
+    /// Where an operation goes, piece by piece; the same whenever it is asked.
+    pub fn pieces(&self, next: Next) -> impl Iterator<Item = Piece> + '_ {
+        (0..self.pieces).map(move |index| self.piece(next.number, next.file, index))
+    }
+
+    pub fn piece(&self, number: u64, file: usize, index: u32) -> Piece {
+        let block = match self.pattern {
+            Pattern::Sequential => self.place_in_order(number).map_or(0, |(_, block)| block),
+            Pattern::Random => {
+                let draw = self.draw(number).wrapping_add(u64::from(index));
+                let within = seed::split(draw, "place");
+                ((u128::from(within) * u128::from(self.places[file].1)) >> 64) as u64
+            }
+        };
+        let offset = block * self.size_bytes;
+        let length_bytes = self.size_bytes.min(self.files[file].size_bytes - offset) as u32;
+        Piece { offset, length_bytes }
+    }
+
+    fn draw(&self, number: u64) -> u64 {
+        seed::split(self.seed.wrapping_add(number), "operation")
+    }
+
+    /// File and block of an operation that follows those before it.
+    fn place_in_order(&self, number: u64) -> Option<(usize, u64)> {
+        let all: u64 = self.places.iter().map(|(_, count)| count).sum();
+        let mut left = number.checked_rem(all)?;
+        let file = self.places.iter().position(|(_, count)| {
+            let here = left < *count;
+            left -= if here { 0 } else { *count };
+            here
+        })?;
+        Some((file, self.places[file].0 + left))
     }
 
     /// An operation has ended, well or not.

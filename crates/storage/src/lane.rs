@@ -31,6 +31,8 @@ const REOPEN_EVERY_NS: u64 = 200_000_000;
 enum Purpose {
     Move {
         next: Next,
+        /// Which of its pieces is asked for, where they are one after the other.
+        piece: u32,
     },
     /// The sync that belongs to a write.
     SyncOf {
@@ -91,6 +93,8 @@ pub struct Lane {
     session: Box<dyn Session>,
     jobs: Vec<Job>,
     apart: Apart,
+    /// Pieces of an operation are one request.
+    reads_pieces: bool,
     flights: Flights<Flight>,
     buffers: Vec<Buffer>,
     batch: Vec<Request>,
@@ -174,7 +178,8 @@ impl Lane {
             session,
             apart,
             flights: Flights::default(),
-            buffers: (0..depth).map(|_| Buffer::new(plan.size_bytes as usize)).collect(),
+            reads_pieces: plan.pieces > 1 && plan.target.build.offers().reads_pieces.is_some(),
+            buffers: (0..depth).map(|_| Buffer::new(plan.operation_bytes() as usize)).collect(),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
             ready: VecDeque::with_capacity(jobs.len()),
@@ -307,18 +312,31 @@ impl Lane {
     }
 
     fn move_data(&mut self, job: usize, next: Next, now_ns: u64) {
-        let file = &self.jobs[job].files[next.file];
         // As many as can be under way; one that was given up with its buffer is replaced.
-        let mut buffer = self.buffers.pop().unwrap_or_else(|| Buffer::new(self.plan.size_bytes as usize));
+        let mut buffer =
+            self.buffers.pop().unwrap_or_else(|| Buffer::new(self.plan.operation_bytes() as usize));
         buffer.resize(next.length_bytes as usize);
-        let (id, content) = (file.id, file.content);
-        let operation = if next.is_read {
-            Operation::Read { file: id, offset: next.offset, buffer }
-        } else {
+        let JobFile { id: file, content, .. } = self.jobs[job].files[next.file];
+        let operation = if !next.is_read {
             content.fill(next.offset, &mut buffer);
-            Operation::Write { file: id, offset: next.offset, buffer }
+            Operation::Write { file, offset: next.offset, buffer }
+        } else if self.reads_pieces {
+            buffer.scatter(self.jobs[job].pieces(next));
+            Operation::ReadPieces { file, buffer }
+        } else {
+            return self.read_piece(job, next, 0, buffer, now_ns);
         };
-        self.submit(job, Purpose::Move { next }, operation, now_ns);
+        self.submit(job, Purpose::Move { next, piece: 0 }, operation, now_ns);
+    }
+
+    /// Reads one piece of an operation to where it belongs.
+    fn read_piece(&mut self, job: usize, next: Next, piece: u32, mut buffer: Buffer, issued_ns: u64) {
+        let size = self.plan.size_bytes as usize;
+        let place = self.jobs[job].piece(next.number, next.file, piece);
+        buffer.narrow(piece as usize * size, place.length_bytes as usize);
+        let file = self.jobs[job].files[next.file].id;
+        let operation = Operation::Read { file, offset: place.offset, buffer };
+        self.submit(job, Purpose::Move { next, piece }, operation, issued_ns);
     }
 
     fn submit(&mut self, job: usize, purpose: Purpose, operation: Operation, now_ns: u64) {
@@ -385,12 +403,17 @@ impl Lane {
             }
         };
         match flight.purpose {
-            Purpose::Move { next } => {
+            Purpose::Move { next, piece } => {
                 let moved = if let Answer::Moved { bytes } = answer { bytes } else { 0 };
-                let wrong = self.wrong(job, next, moved, completion.buffer.as_ref());
-                self.buffers.extend(completion.buffer);
-                if let Some(error) = wrong {
+                if let Some(error) = self.wrong(job, next, piece, moved, completion.buffer.as_ref()) {
+                    self.buffers.extend(completion.buffer);
                     return self.fail(flight, done_ns, error);
+                }
+                if let Some(buffer) = completion.buffer {
+                    if next.is_read && !self.reads_pieces && piece + 1 < self.plan.pieces {
+                        return self.read_piece(job, next, piece + 1, buffer, flight.issued_ns);
+                    }
+                    self.buffers.push(buffer);
                 }
                 if !next.is_read && syncs_each(&self.plan) {
                     let file = self.jobs[job].files[next.file].id;
@@ -427,19 +450,38 @@ impl Lane {
     }
 
     /// Why what was read or written is not what was asked for.
-    fn wrong(&mut self, job: usize, next: Next, moved: u64, buffer: Option<&Buffer>) -> Option<TargetError> {
-        let file = &self.jobs[job].files[next.file];
-        if moved != next.length_bytes {
-            let text = format!(
-                "{moved} of {} bytes at offset {}: the file ends there",
-                next.length_bytes, next.offset
-            );
+    fn wrong(
+        &mut self,
+        job: usize,
+        next: Next,
+        piece: u32,
+        moved: u64,
+        buffer: Option<&Buffer>,
+    ) -> Option<TargetError> {
+        let Job { files, .. } = &self.jobs[job];
+        let asked = |piece| self.jobs[job].piece(next.number, next.file, piece);
+        let is_whole = !next.is_read || self.reads_pieces;
+        let (offset, length_bytes) = match is_whole {
+            true => (next.offset, next.length_bytes),
+            false => (asked(piece).offset, u64::from(asked(piece).length_bytes)),
+        };
+        if moved != length_bytes {
+            let text = format!("{moved} of {length_bytes} bytes at offset {offset}: the file ends there");
             return Some(TargetError::coded("ENODATA", text));
         }
         if !next.is_read || !self.plan.verify {
             return None;
         }
-        let at = file.content.difference(next.offset, buffer?)?;
+        let content = files[next.file].content;
+        let buffer = buffer?;
+        let at = match is_whole {
+            true => self.jobs[job].pieces(next).enumerate().find_map(|(index, piece)| {
+                let from = index * self.plan.size_bytes as usize;
+                content.difference(piece.offset, buffer.get(from..from + piece.length_bytes as usize)?)
+            }),
+            false => content.difference(offset, buffer),
+        };
+        let at = at?;
         self.jobs[job].done.mismatched += 1;
         Some(TargetError::coded(
             "EBADMSG",
@@ -469,8 +511,8 @@ impl Lane {
     fn fail(&mut self, flight: Flight, now_ns: u64, error: TargetError) {
         let job = flight.job;
         let (file, operation) = match flight.purpose {
-            Purpose::Move { next } if next.is_read => (next.file, "read"),
-            Purpose::Move { next } => (next.file, "write"),
+            Purpose::Move { next, .. } if next.is_read => (next.file, "read"),
+            Purpose::Move { next, .. } => (next.file, "write"),
             Purpose::SyncOf { next } => (next.file, "sync"),
             Purpose::SyncAtEnd { file } => (file, "sync"),
             Purpose::Reopen { file } => (file, "open"),

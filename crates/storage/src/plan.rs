@@ -37,8 +37,9 @@ pub const CACHES: Param = Param::new(
 pub const CACHES_KEY: &str = "caches";
 
 macro_rules! params {
-    ($size:literal) => {
+    ($size:literal $(, $own:expr)*) => {
         &[
+            $($own,)*
             Param::new("hosts", Kind::Hosts, "Hosts that load.").required(),
             Param::new("target", Kind::Target, "What is loaded: a path or a URL, whose kinds and options `weir list target` has, or service:NAME/PATH; {n} in it is the number of a file.").required(),
             Param::new("jobs", Kind::Count, "Jobs over all hosts, each with its own files and its own place in them.").default("1").range(1.0, 100_000.0),
@@ -60,7 +61,15 @@ macro_rules! params {
 }
 
 pub const SEQUENTIAL: &[Param] = params!("1MiB");
-pub const RANDOM: &[Param] = params!("4KiB");
+pub const RANDOM: &[Param] = params!("4KiB", PIECES);
+const PIECES: Param = Param::new(
+    PIECES_KEY,
+    Kind::Count,
+    "Pieces of a file that one operation reads, `size` bytes each: asked for together where a target can (a vector read), one after the other elsewhere.",
+)
+.default("1")
+.range(1.0, 4_096.0);
+const PIECES_KEY: &str = "pieces";
 
 /// What one operation may hold in memory over all jobs of a host.
 pub const MEMORY_BYTES_MAX: u64 = 8 << 30;
@@ -82,6 +91,8 @@ pub struct Plan {
     pub is_shared: bool,
     pub size_bytes: u64,
     pub file_bytes: Option<u64>,
+    /// That one operation reads, of `size_bytes` each.
+    pub pieces: u32,
     pub depth: u32,
     /// Share of reads.
     pub mix: f64,
@@ -147,6 +158,7 @@ impl Plan {
             is_shared: values.text("layout").as_deref() == Some("shared"),
             size_bytes: values.size("size").ok_or_else(|| lacks("size"))?.0,
             file_bytes: values.size("file_size").map(|size| size.0),
+            pieces: count(PIECES_KEY),
             depth: count("depth"),
             mix: values.ratio("mix").unwrap_or(1.0),
             period: rate.map(|rate| Duration::from_secs_f64(1.0 / rate)),
@@ -186,6 +198,17 @@ impl Plan {
                 self.url
             ));
         }
+        if self.pieces > 1 && self.mix < 1.0 {
+            return stop("`pieces`: they are read, and `mix` has writes".to_owned());
+        }
+        if let Some(most) = offers.reads_pieces.filter(|_| self.pieces > 1)
+            && (self.pieces > most.count || self.size_bytes > u64::from(most.bytes))
+        {
+            return stop(format!(
+                "`pieces`: one request of {} reads at most {} pieces of {} bytes",
+                self.url, most.count, most.bytes
+            ));
+        }
         if self.verify && !offers.keeps_content {
             return stop(format!("`verify`: {} keeps no content that could be verified", self.url));
         }
@@ -201,13 +224,19 @@ impl Plan {
                 self.size_bytes
             ));
         }
-        let held = u64::from(self.jobs).saturating_mul(u64::from(self.depth)).saturating_mul(self.size_bytes);
+        let under_way = u64::from(self.jobs).saturating_mul(u64::from(self.depth));
+        let held = under_way.saturating_mul(self.operation_bytes());
         if held > MEMORY_BYTES_MAX {
             return stop(format!(
-                "`jobs`, `depth` and `size` come to {held} bytes of buffers; at most {MEMORY_BYTES_MAX} are possible"
+                "`jobs`, `depth`, `size` and `pieces` come to {held} bytes of buffers; at most {MEMORY_BYTES_MAX} are possible"
             ));
         }
         Ok(())
+    }
+
+    /// Of one operation with all its pieces.
+    pub fn operation_bytes(&self) -> u64 {
+        self.size_bytes * u64::from(self.pieces)
     }
 
     fn is_unbounded(&self) -> bool {
@@ -233,7 +262,7 @@ impl Plan {
     /// Payload that a whole pass moves; `None` where a file's size is not known.
     pub fn bytes(&self) -> Option<u64> {
         let of_job = match self.count {
-            Some(count) => count.saturating_mul(self.size_bytes),
+            Some(count) => count.saturating_mul(self.operation_bytes()),
             None => self.file_bytes?.saturating_mul(u64::from(self.files_per_job)),
         };
         let jobs = if self.is_shared && self.count.is_none() { 1 } else { u64::from(self.jobs) };

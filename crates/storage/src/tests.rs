@@ -6,7 +6,7 @@ use crate::workloads;
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 use weir_core::evidence::Around;
@@ -168,6 +168,37 @@ fn a_wrong_byte_fails_its_operation_and_not_the_trial() {
     assert_eq!(ran.counted("io.latency_seconds"), 9);
 }
 
+// Spec: storage.md#io-6
+#[test]
+fn an_operation_of_pieces_reads_each_of_them_and_finds_a_wrong_byte_in_any() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f");
+    let mut content = write(&path, 65_536);
+    for engine in ["", "?engine=io_uring"] {
+        let target = PathBuf::from(format!("{}{engine}", path.display()));
+        let given = [
+            ("size", size(512)),
+            ("pieces", Value::Count(64)),
+            ("count", Value::Count(20)),
+            ("depth", Value::Count(3)),
+            ("verify", Value::Flag(true)),
+        ];
+        let ran = run("io-random", &target, &given);
+        assert_eq!((ran.derived.invalid.clone(), ran.failures().len()), (None, 0));
+        assert_eq!(ran.counted("io.latency_seconds"), 20, "one operation, however many pieces it has");
+        let bytes = ran.value("io.bytes_total_per_second") * ran.value("io.job_seconds");
+        assert!((bytes - 20.0 * 64.0 * 512.0).abs() < 1.0, "{bytes}");
+        // A block in 128: of 1,280 pieces some are there, of 64 most often none.
+        content[30_000] ^= 1;
+        fs::write(&path, &content).unwrap();
+        let ran = run("io-random", &target, &given);
+        let wrong = ran.value("io.mismatched_operations");
+        assert!((1.0..20.0).contains(&wrong), "{wrong} of 20 operations have the wrong byte");
+        content[30_000] ^= 1;
+        fs::write(&path, &content).unwrap();
+    }
+}
+
 // Spec: storage.md#io-2
 #[test]
 fn files_that_the_load_made_go_away_with_it_and_others_stay() {
@@ -248,6 +279,7 @@ fn what_contradicts_itself_is_refused_by_the_name_of_its_key() {
         ("null:", &[], "`file_size`"),
         ("null:", &[("verify", Value::Flag(true)), ("count", Value::Count(1))], "`verify`"),
         ("/x", &[("file_size", size(10)), ("size", size(11))], "`size`"),
+        ("/x", &[("pieces", Value::Count(2)), ("mix", Value::Ratio(0.5))], "`mix`"),
         ("/x", &[("warm_up", Value::Duration(Duration::from_secs(1)))], "`warm_up`"),
         ("/x", &[("jobs", Value::Count(100_000)), ("depth", Value::Count(60_000))], "`depth`"),
     ];

@@ -6,7 +6,7 @@ use super::plan::RealHost;
 use super::reader::{Context, Hop, Reader, check_name};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
-use crate::topology::{Access, Host, HostLimits, Site, TcpProfile, Topology};
+use crate::topology::{Access, Host, Site, TcpProfile, Topology};
 use std::collections::BTreeMap;
 
 /// Largest IP packet assumed of a real host's interface, in bytes; nothing is emulated by it.
@@ -115,12 +115,7 @@ fn topology_of(found: &[(&str, u64, RealHost)]) -> Topology {
             topology.sites.push(Site::new(site, TcpProfile::Stock));
         }
         let access = Access { mtu: REAL_MTU, ..Access::default() };
-        topology.hosts.push(Host {
-            name: host.name.clone(),
-            site: topology.sites.len() - 1,
-            access,
-            limits: HostLimits::default(),
-        });
+        topology.hosts.push(Host::new(&host.name, topology.sites.len() - 1, access));
     }
     topology
 }

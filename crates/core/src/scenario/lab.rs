@@ -84,8 +84,8 @@ pub(super) fn topology(context: &Context<'_>, node: &Node) -> Option<Topology> {
             if let Some(index) = by_name.get(host.as_str()) {
                 let (entry, at) = overrides[*index];
                 overridden[*index] = true;
-                own = override_access(context, table.get("access"), entry, at, *index).unwrap_or(own);
-                own_limits = override_limits(context, limits, entry, at, *index);
+                let (laid, limits) = override_host(context, table, entry, at, *index);
+                (own, own_limits) = (laid.unwrap_or(own), limits);
             }
             let site = topology.sites.len() - 1;
             topology.hosts.push(Host { name: host, site, access: own, limits: own_limits });
@@ -251,59 +251,29 @@ fn check_overrides(
     }
 }
 
-/// The site's access with the host's keys laid over it.
-fn override_access(
+/// What a host has of its own: the site's access and limits, with the host's keys laid over them.
+fn override_host(
     context: &Context<'_>,
-    site: Option<&Node>,
+    site: &Table,
     entry: &Table,
     at: super::errors::Place,
     index: usize,
-) -> Option<Access> {
-    let own = entry.get("access")?.as_table()?;
-    let merged = laid_over(&site.and_then(Node::as_table).cloned().unwrap_or_default(), own);
+) -> (Option<Access>, HostLimits) {
+    let mut table = laid_over(site, entry);
+    table.entries.retain(|entry| ["access", "cpu", "memory"].contains(&entry.key.as_str()));
+    // Its name is looked at elsewhere, with all that is not laid over.
+    table.set("name", at, Node { data: Data::Text("x".to_owned()), at });
     // Its defaults are the site's and spelled out there, so they are noted nowhere.
     let inner = Context::new(context.problems);
     let what = titled("[[lab.host]]", entry.text("name"));
-    let mut table = Table::default();
-    let node = Node { data: Data::Table(merged), at };
-    table.set("name", at, Node { data: Data::Text("x".to_owned()), at });
-    table.set("access", at, node);
-    let reader =
-        Reader::new(&inner, &table, at, what, "lab.host", schema::SITE, &[], lab_path("host", index));
-    read_access(&inner, &reader, table.get("access"), Vec::new())
+    let path = lab_path("host", index);
+    let reader = Reader::new(&inner, &table, at, what, "lab.host", schema::SITE, &[], path);
+    (read_access(&inner, &reader, table.get("access"), Vec::new()), read_limits(&reader))
 }
 
 fn read_limits(reader: &Reader<'_>) -> HostLimits {
     let memory_bytes = reader.size("memory").map(|size| size.0);
     HostLimits { cpu_cores: reader.ratio("cpu"), memory_bytes }
-}
-
-/// The site's limits, but for those that the host has itself.
-fn override_limits(
-    context: &Context<'_>,
-    of_site: HostLimits,
-    entry: &Table,
-    at: super::errors::Place,
-    index: usize,
-) -> HostLimits {
-    let mut table = Table::default();
-    for key in ["cpu", "memory"] {
-        if let Some(node) = entry.get(key) {
-            table.set(key, node.at, node.clone());
-        }
-    }
-    let what = titled("[[lab.host]]", entry.text("name"));
-    // Its name is looked at elsewhere, with all that is not of limits.
-    let name = Node { data: Data::Text("x".to_owned()), at };
-    table.set("name", at, name);
-    let inner = Context::new(context.problems);
-    let reader =
-        Reader::new(&inner, &table, at, what, "lab.host", schema::HOST, &[], lab_path("host", index));
-    let own = read_limits(&reader);
-    HostLimits {
-        cpu_cores: own.cpu_cores.or(of_site.cpu_cores),
-        memory_bytes: own.memory_bytes.or(of_site.memory_bytes),
-    }
 }
 
 fn read_access<'a>(

@@ -4,8 +4,7 @@ use crate::{Action, Fabric, Network, PacketMeta};
 use proptest::prelude::*;
 use weir_core::schedule::{Change, Protocol, Set};
 use weir_core::topology::{
-    Access, Direction, ETHERNET_FRAMING_BYTES, Host, HostLimits, Impairments, Link, Queue, Site, TcpProfile,
-    Topology,
+    Access, Direction, ETHERNET_FRAMING_BYTES, Host, Impairments, Link, Queue, Site, TcpProfile, Topology,
 };
 use weir_core::{BitsPerSecond, Bytes, Instant};
 
@@ -54,12 +53,7 @@ pub fn direction(rate: Option<u64>, delay_ns: u64) -> Direction {
 /// Two sites with one host each: links 0 to 3 are the hosts' own, 4 runs from left to right, 5 back.
 pub fn pair(access: Access, forward: Direction) -> Topology {
     let site = |name: &str| Site::new(name, TcpProfile::Stock);
-    let host = |name: &str, site| Host {
-        name: name.to_owned(),
-        site,
-        access: access.clone(),
-        limits: HostLimits::default(),
-    };
+    let host = |name: &str, site| Host::new(name, site, access.clone());
     let link =
         Link { name: "wan".to_owned(), between: [0, 1], backward: forward.clone(), forward, mtu: 9000 };
     Topology {
@@ -129,12 +123,7 @@ pub fn any_tree() -> impl Strategy<Value = Topology> {
         for (site, accesses) in hosts.into_iter().enumerate() {
             topology.sites.push(Site::new(&format!("s{site}"), TcpProfile::Stock));
             for (number, access) in accesses.into_iter().enumerate() {
-                topology.hosts.push(Host {
-                    name: format!("s{site}-{number}"),
-                    site,
-                    access,
-                    limits: HostLimits::default(),
-                });
+                topology.hosts.push(Host::new(&format!("s{site}-{number}"), site, access));
             }
         }
         for (site, (parent, turned, forward, backward, mtu)) in (1..topology.sites.len()).zip(links) {

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::fabric_page::{LINK_WORDS, link_start};
-use weir_core::topology::{Access, Direction, Host, HostLimits, Link, Queue, Site, TcpProfile, Topology};
+use weir_core::topology::{Access, Direction, Host, Link, Queue, Site, TcpProfile, Topology};
 use weir_core::{BitsPerSecond, Bytes};
 use weir_lab::{Lab, Options};
 
@@ -33,12 +33,7 @@ pub fn two_sites(rate: Option<u64>, rtt: Duration, mtu: u32) -> Topology {
         ..Direction::default()
     };
     let site = |name: &str| Site::new(name, TcpProfile::Modern);
-    let host = |name: &str, site| Host {
-        name: name.to_owned(),
-        site,
-        access: access.clone(),
-        limits: HostLimits::default(),
-    };
+    let host = |name: &str, site| Host::new(name, site, access.clone());
     Topology {
         sites: vec![site("left"), site("right")],
         hosts: vec![host("left-0", 0), host("right-0", 1)],

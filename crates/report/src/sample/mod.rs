@@ -111,12 +111,7 @@ pub(crate) fn topology() -> Topology {
         ..Direction::default()
     };
     let site = |name: &str| Site::new(name, TcpProfile::Modern);
-    let host = |name: &str, site| Host {
-        name: name.to_owned(),
-        site,
-        access: access.clone(),
-        limits: HostLimits::default(),
-    };
+    let host = |name: &str, site| Host::new(name, site, access.clone());
     Topology {
         sites: vec![site("left"), site("right")],
         hosts: vec![host("left-0", 0), host("right-0", 1)],
@@ -459,12 +454,9 @@ fn sweep(plan: &mut PlanRecord) {
         if site >= topology.sites.len() {
             topology.sites.push(Site::new(name, TcpProfile::Stock));
         }
-        topology.hosts.extend(hosts.map(|number| Host {
-            name: format!("{name}-{number}"),
-            site,
-            access: access.clone(),
-            limits: HostLimits::default(),
-        }));
+        topology
+            .hosts
+            .extend(hosts.map(|number| Host::new(&format!("{name}-{number}"), site, access.clone())));
     }
     let mut lossy = topology.links[0].clone();
     lossy.forward.loss = 8e-6;

@@ -6,19 +6,28 @@ use std::ops::{Deref, DerefMut};
 /// Boundary at which buffers begin, as direct I/O asks for.
 pub const ALIGNED_BYTES: usize = 4096;
 
+/// Some bytes of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    pub offset: u64,
+    pub length_bytes: u32,
+}
+
 /// Bytes that begin at a page's boundary. It is made once and goes back and forth between load and target.
 pub struct Buffer {
     memory: Vec<u8>,
     from: usize,
     length: usize,
+    /// Of a file, where it is to be filled from several places of it.
+    pieces: Vec<Piece>,
 }
 
 impl Buffer {
     /// Zeroes, `length` bytes of them.
     pub fn new(length: usize) -> Buffer {
         let memory = vec![0; length + ALIGNED_BYTES];
-        let from = memory.as_ptr().align_offset(ALIGNED_BYTES).min(ALIGNED_BYTES);
-        Buffer { memory, from, length }
+        let from = boundary(&memory);
+        Buffer { memory, from, length, pieces: Vec::new() }
     }
 
     pub fn capacity(&self) -> usize {
@@ -32,13 +41,37 @@ impl Buffer {
 
     /// Of what `into_parts` gave.
     pub fn from_parts(memory: Vec<u8>, from: usize, length: usize) -> Buffer {
-        Buffer { memory, from, length }
+        Buffer { memory, from, length, pieces: Vec::new() }
     }
 
-    /// How many of its bytes count from here on; never more than its capacity.
+    /// How many of its bytes count from here on, from its beginning; never more than its capacity.
     pub fn resize(&mut self, length: usize) {
-        self.length = length.min(self.capacity());
+        (self.from, self.length) = (boundary(&self.memory), length.min(self.capacity()));
     }
+
+    /// Only so many of its bytes count from here on, from byte `from` of it; as far as it goes.
+    pub fn narrow(&mut self, from: usize, length: usize) {
+        let from = from.min(self.capacity());
+        self.from = boundary(&self.memory) + from;
+        self.length = length.min(self.capacity() - from);
+    }
+
+    /// Places of a file whose bytes are to fill it, one after the other.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// It is to be filled from these places from here on: as many of its bytes count as they have together.
+    pub fn scatter(&mut self, pieces: impl Iterator<Item = Piece>) {
+        self.pieces.clear();
+        self.pieces.extend(pieces);
+        let length: usize = self.pieces.iter().map(|piece| piece.length_bytes as usize).sum();
+        self.resize(length);
+    }
+}
+
+fn boundary(memory: &[u8]) -> usize {
+    memory.as_ptr().align_offset(ALIGNED_BYTES).min(ALIGNED_BYTES)
 }
 
 impl Deref for Buffer {
@@ -72,6 +105,10 @@ mod tests {
             buffer.fill(7);
             buffer.resize(length + 1);
             assert_eq!(buffer.len(), length);
+            buffer.narrow(100, 1_000);
+            assert_eq!(buffer.len(), length.saturating_sub(100).min(1_000));
+            buffer.resize(length);
+            assert_eq!((buffer.as_ptr() as usize % ALIGNED_BYTES, buffer.len()), (0, length));
         }
     }
 }

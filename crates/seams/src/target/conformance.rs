@@ -1,8 +1,8 @@
 //! Claims every target must keep: `docs/specs/storage.md#target-1`.
 
 use super::{
-    Answer, Buffer, Completion, FileId, Mode, Operation, Request, Session, SessionSettings, TargetEntry,
-    TargetUrl, ask, ask_with_buffer,
+    Answer, Buffer, Completion, FileId, Mode, Operation, Piece, PiecesMax, Request, Session, SessionSettings,
+    TargetEntry, TargetUrl, ask, ask_with_buffer,
 };
 use crate::entry::conformance::variants;
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ pub fn check(entries: &'static [TargetEntry], url: &str) {
         let mut session = entry.build.session(&url, &values, settings).expect(entry.name);
         if entry.build.offers().keeps_content {
             keeps_content(&mut *session, entry.name, entry.build.offers().lists);
+        }
+        if let Some(most) = entry.build.offers().reads_pieces {
+            reads_pieces(&mut *session, entry.name, most);
         }
         fails_alone(&mut *session, entry.name);
         completes_all(&mut *session, entry.name);
@@ -105,6 +108,41 @@ fn keeps_content(session: &mut dyn Session, name: &str, lists: bool) {
     );
     let gone = ask(session, Operation::Stat { path: "kept".to_owned() }, LIMIT);
     assert!(gone.is_err_and(|error| error.is_missing()), "{name}: what was removed is gone");
+}
+
+/// Pieces come in their order, as many as one request may have; one beyond the end fails the whole.
+fn reads_pieces(session: &mut dyn Session, name: &str, most: PiecesMax) {
+    let (file, _) = opened(session, "pieces", Mode::Create);
+    for block in 0..4 {
+        let write = Operation::Write { file, offset: block * BLOCK_BYTES as u64, buffer: of_block(block) };
+        ask(session, write, LIMIT).expect(name);
+    }
+    let content: Vec<u8> = (0..4).flat_map(|block| of_block(block).to_vec()).collect();
+    let pieces = |count: u32| {
+        (0..count).map(|index| {
+            let index = u64::from(index);
+            Piece { offset: index * 7_919 % (content.len() as u64 - 40), length_bytes: (index % 40) as u32 }
+        })
+    };
+    for count in [1, 2, 512.min(most.count), most.count] {
+        let mut buffer = Buffer::new(40 * count as usize);
+        buffer.scatter(pieces(count));
+        let expected: Vec<u8> = pieces(count)
+            .flat_map(|piece| &content[piece.offset as usize..][..piece.length_bytes as usize])
+            .copied()
+            .collect();
+        let read = ask_with_buffer(session, Operation::ReadPieces { file, buffer }, LIMIT);
+        let (answer, buffer) = read.expect(name);
+        assert_eq!(answer, Answer::Moved { bytes: expected.len() as u64 }, "{name}: {count} pieces");
+        assert!(buffer.expect(name)[..] == expected[..], "{name}: {count} pieces have other bytes");
+    }
+    let mut buffer = Buffer::new(100);
+    let beyond = content.len() as u64 + 1_000;
+    buffer.scatter([0, beyond].into_iter().map(|offset| Piece { offset, length_bytes: 50 }));
+    let read = ask(session, Operation::ReadPieces { file, buffer }, LIMIT);
+    assert!(read.is_err(), "{name}: a piece beyond the end: {read:?}");
+    ask(session, Operation::Close { file }, LIMIT).expect(name);
+    ask(session, Operation::Remove { path: "pieces".to_owned() }, LIMIT).expect(name);
 }
 
 /// An operation that fails says why, with a code, and leaves the others alone.

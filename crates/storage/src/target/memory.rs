@@ -127,6 +127,9 @@ impl Session for MemorySession {
                     let read = self.files.get(file).map(|content| read(content, offset, &mut buffer));
                     (read.map(|bytes| Answer::Moved { bytes }), Some(buffer))
                 }
+                Operation::ReadPieces { buffer, .. } => {
+                    (Err(TargetError::not_offered("reading pieces")), Some(buffer))
+                }
                 Operation::Write { file, offset, buffer } => {
                     let written = self.files.get(file).and_then(|content| write(content, offset, &buffer));
                     (written.map(|()| Answer::Moved { bytes: buffer.len() as u64 }), Some(buffer))

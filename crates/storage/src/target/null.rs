@@ -52,7 +52,9 @@ impl Session for NullSession {
                         None,
                     )
                 }
-                Operation::Read { file, buffer, .. } | Operation::Write { file, buffer, .. } => {
+                Operation::Read { file, buffer, .. }
+                | Operation::ReadPieces { file, buffer }
+                | Operation::Write { file, buffer, .. } => {
                     let bytes = buffer.len() as u64;
                     (self.files.get(file).map(|()| Answer::Moved { bytes }), Some(buffer))
                 }

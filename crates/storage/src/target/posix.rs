@@ -96,6 +96,7 @@ impl Files {
             Operation::Stat { path } => self.stat(&path),
             Operation::List { path } => self.list(&path),
             Operation::Remove { path } => self.remove(&path),
+            Operation::ReadPieces { .. } => Err(TargetError::not_offered("reading pieces")),
             Operation::Read { .. } | Operation::Write { .. } | Operation::Sync { .. } => Ok(Answer::Done),
         }
     }
