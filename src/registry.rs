@@ -70,6 +70,7 @@ pub fn targets() -> &'static [TargetEntry] {
     static ALL: LazyLock<Vec<TargetEntry>> = LazyLock::new(|| {
         let slices: &[&[TargetEntry]] = &[
             weir_storage::target::TARGETS,
+            #[cfg(feature = "xrootd")]
             weir_xrootd::TARGETS,
             #[cfg(feature = "http")]
             weir_http::TARGETS,

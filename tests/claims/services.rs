@@ -239,6 +239,44 @@ disk = { size = "500MB", rate = "200MB/s", position = "1ms", cache = "16MiB" }
 content = { path = "store/f-{n}", files = 3, size = "16MiB" }
 "#;
 
+// Spec: services.md#service-9, services.md#service-15 and scenario.md#point-6
+#[test]
+fn a_system_that_was_taken_down_for_another_comes_up_again_in_the_same_lab() {
+    need_lab();
+    let _turn = beside();
+    let cases = r#"
+[scenario]
+name = "there-and-back"
+trials = 2
+[[step]]
+name = "read"
+workload = "io-random"
+hosts = "user-0"
+target = "service:site/store/f-0"
+count = 20
+verify = true
+[[case]]
+name = "mounted"
+[[case]]
+name = "spoken-to"
+set = { "step.read.target" = "service:files/store/f-0" }
+"#;
+    let lab = LAB.replace("hosts = 3", "hosts = 1");
+    let mounted = MOUNTED.replace("replicas = { data = 3 }\n", "");
+    let other = CLUSTER.replace("manager = \"store-0\", server = \"store-[1-2]\"", "server = \"store-0\"");
+    let scenario = Scenario::new(&format!("{cases}{lab}{mounted}{other}"));
+    let ran = scenario.run(&[]);
+    // Whether trials count is the machine's matter; that all four were there and read what they should is not.
+    assert!([0, 3].contains(&ran.status), "{}{}", ran.stdout, ran.stderr);
+    let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let folder = Path::new(summary["results"].as_str().unwrap());
+    let trials = fs::read_to_string(folder.join("trials.jsonl")).unwrap();
+    let trials: Vec<Value> = trials.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let order: Vec<&str> = trials.iter().map(|trial| trial["point"].as_str().unwrap()).collect();
+    assert_eq!(order, ["read/mounted", "read/spoken-to", "read/spoken-to", "read/mounted"]);
+    assert!(trials.iter().all(|trial| trial["failure_count"].as_u64().unwrap_or(0) == 0), "{trials:#?}");
+}
+
 const DOORS: &str = r#"
 [[service]]
 name = "farm"

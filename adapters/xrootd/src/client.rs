@@ -2,11 +2,10 @@
 //! completions come out.
 
 use crate::incoming::Incoming;
+use crate::task::{Kind, Task};
 use crate::wire::{self, HEADER_BYTES, Handle, Header, Opening};
 use std::collections::{BTreeMap, VecDeque};
-use weir_seams::target::{
-    Answer, Buffer, Completion, FileId, Mode, Operation, Piece, Request, TargetError, inside,
-};
+use weir_seams::target::{Answer, Completion, FileId, Mode, Operation, Piece, Request, TargetError, inside};
 
 /// Redirects that one operation follows before it is taken to go in a circle.
 const REDIRECTS_MAX: u32 = 16;
@@ -91,90 +90,6 @@ impl Connection {
         self.next_stream = self.next_stream.wrapping_add(1);
         self.streams.insert(stream, key);
         stream
-    }
-}
-
-enum Kind {
-    Open {
-        file: FileId,
-        opening: Opening,
-        is_recovery: bool,
-    },
-    Read {
-        file: FileId,
-        offset: u64,
-        buffer: Buffer,
-    },
-    ReadPieces {
-        file: FileId,
-        buffer: Buffer,
-    },
-    /// `again`: the part of the buffer that arrived wrong, after which come others that did.
-    Write {
-        file: FileId,
-        offset: u64,
-        buffer: Buffer,
-        again: Vec<(usize, usize)>,
-    },
-    Sync {
-        file: FileId,
-    },
-    Close {
-        file: FileId,
-    },
-    Stat,
-    List {
-        names: Vec<u8>,
-    },
-    Remove,
-}
-
-struct Task {
-    /// `None`: of the client's own.
-    tag: Option<u64>,
-    kind: Kind,
-    /// Of those that name one.
-    path: String,
-    /// What the last redirect wants to be told.
-    opaque: String,
-    /// Hosts that did not answer.
-    tried: Vec<String>,
-    /// A manager may remember that only a server which is gone has it: it is to look anew.
-    refresh: bool,
-    connection: Option<usize>,
-    redirects: u32,
-    retries: u32,
-    incoming: Incoming,
-    first_byte_ns: u64,
-    /// Given up then.
-    deadline_ns: u64,
-    /// A server asked to come again later.
-    resend_ns: Option<u64>,
-    last_failure: String,
-}
-
-impl Task {
-    /// Its answer is content of a file.
-    fn takes_content(&self) -> bool {
-        matches!(self.kind, Kind::Read { .. } | Kind::ReadPieces { .. })
-    }
-
-    /// Bytes of its answer that may still come.
-    fn room(&self) -> usize {
-        match &self.kind {
-            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => self.incoming.room(buffer),
-            _ => 0,
-        }
-    }
-
-    /// Takes a part of its answer, after which so many bytes are to come. Errors: what is wrong with it.
-    fn take(&mut self, bytes: &[u8], rest: usize) -> Result<(), &'static str> {
-        match &mut self.kind {
-            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => {
-                self.incoming.take(bytes, rest, buffer)
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -283,7 +198,7 @@ impl Client {
             Operation::List { path } => (path, Kind::List { names: Vec::new() }),
             Operation::Remove { path } => (path, Kind::Remove),
         };
-        let of_file = file_of(&kind);
+        let of_file = kind.file();
         let refused = inside(&path).err();
         let path = match path.as_str() {
             "" => self.settings.base.clone(),
@@ -379,7 +294,7 @@ impl Client {
             to.heard_ns = now_ns;
         }
         let stream = to.stream_for(key);
-        let handle = file_of(&task.kind).and_then(|file| match self.files.get(&file)?.state {
+        let handle = task.kind.file().and_then(|file| match self.files.get(&file)?.state {
             FileState::Open { handle, .. } => Some(handle),
             FileState::Recovering { .. } => None,
         });
@@ -795,7 +710,7 @@ impl Client {
             let text = format!("{}: pages that their checksums do not fit, again and again", place.host);
             return self.fail(key, TargetError::coded("EBADMSG", text), now_ns);
         }
-        let open = file_of(&task.kind).and_then(|file| self.files.get(&file));
+        let open = task.kind.file().and_then(|file| self.files.get(&file));
         let Some(FileState::Open { handle, .. }) = open.map(|it| &it.state) else { return };
         let to = &mut self.connections[connection];
         let stream = to.stream_for(key);
@@ -847,7 +762,7 @@ impl Client {
                 format!("redirected {REDIRECTS_MAX} times, last to {}: it goes in a circle", place.host);
             return self.refused(key, TargetError::coded("ELOOP", text), now_ns);
         }
-        if file_of(&task.kind).is_some() {
+        if task.kind.file().is_some() {
             // A file that is open is at one server; whoever sends elsewhere wants it to be opened there.
             return self.refused(
                 key,
@@ -938,7 +853,7 @@ impl Client {
                 self.files.remove(&file);
                 self.complete(key, Ok(Answer::Done), now_ns);
             }
-            _ => match file_of(&task.kind) {
+            _ => match task.kind.file() {
                 Some(file) => self.send_of_file(key, file, now_ns),
                 None => {
                     if *gone != self.settings.first && !task.tried.contains(&gone.host) {
@@ -1036,18 +951,6 @@ impl Client {
         let task = self.tasks[key].take()?;
         self.free.push(key);
         Some(task)
-    }
-}
-
-/// The open file that an operation is of.
-fn file_of(kind: &Kind) -> Option<FileId> {
-    match kind {
-        Kind::Read { file, .. }
-        | Kind::ReadPieces { file, .. }
-        | Kind::Write { file, .. }
-        | Kind::Sync { file }
-        | Kind::Close { file } => Some(*file),
-        Kind::Open { .. } | Kind::Stat | Kind::List { .. } | Kind::Remove => None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod client;
 mod incoming;
 mod session;
+mod task;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -54,6 +54,9 @@ impl Ground<'_> {
     }
 }
 
+/// Folder of a host's logs in its state.
+const LOG: &str = "log";
+
 /// Puts content into a new file: the file, its name, and its size.
 pub type Fill<'a> = &'a dyn Fn(File, &str, u64) -> io::Result<()>;
 
@@ -101,7 +104,7 @@ struct Spot<'a> {
 
 impl Spot<'_> {
     fn log(&self, name: &str) -> PathBuf {
-        self.state.join("log").join(format!("{name}.out"))
+        self.state.join(LOG).join(format!("{name}.out"))
     }
 }
 
@@ -206,7 +209,7 @@ fn spots<'a>(
                     state: state.inside.display().to_string(),
                     data: data.inside.display().to_string(),
                     run: at("run"),
-                    log: at("log"),
+                    log: at(LOG),
                     shared: setting.shared.inside.join(&service.name).display().to_string(),
                     ..Words::of(service, recipe, ground.words(), role_words.clone())
                 },
@@ -230,7 +233,7 @@ fn lay_out(
     let at = |path: &Path, error: io::Error| failed(service, format!("making {}: {error}", path.display()));
     let make = || {
         let state = Directory::create(&spot.state)?;
-        state.folder("log")?;
+        state.folder(LOG)?;
         for folder in
             [Directory::create(&spot.data.outside)?, state.folder("run")?, Directory::create(shared)?]
         {
@@ -363,8 +366,8 @@ fn start(
     write_content(service, recipe, setting, spots)
 }
 
-/// Files are taken to be written at this rate at least.
-const CONTENT_BYTES_PER_SECOND: u64 = 5_000_000;
+/// Files are taken to be written at this rate at least, by clients far away too.
+const CONTENT_BYTES_PER_SECOND: u64 = 500_000;
 
 /// Content of a system whose servers cannot be given it: its first client writes it.
 fn write_content(
@@ -529,6 +532,15 @@ impl Waiting<'_> {
     }
 }
 
+fn empty(folder: &Path) {
+    fs::read_dir(folder).into_iter().flatten().flatten().for_each(|entry| remove(&entry.path()));
+}
+
+fn remove(path: &Path) {
+    let is_folder = path.symlink_metadata().is_ok_and(|about| about.is_dir());
+    let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+}
+
 impl Running {
     /// Its daemons on a host, of one role where `of` names it and this service.
     pub fn daemons_of<'a>(
@@ -563,11 +575,19 @@ impl Running {
         Ok(())
     }
 
-    /// Removes what it kept, once it is down.
+    /// Removes what it kept, once it is down. Folders of logs stay, empty: a recipe may have mounted them where a program writes, and
+    /// a folder that is gone takes no other mount.
     pub fn remove_folders(&self) {
-        for folder in self.folders.values().chain([&self.shared]) {
-            let _ = fs::remove_dir_all(folder); // goes with the lab's folder at the latest
+        // What cannot be removed goes with the lab's folder at the latest.
+        for folder in self.folders.values() {
+            for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+                match path.file_name().is_some_and(|name| name == LOG) {
+                    true => empty(&path),
+                    false => remove(&path),
+                }
+            }
         }
+        remove(&self.shared);
     }
 
     /// Ends its processes, the last that began first.

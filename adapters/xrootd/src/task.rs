@@ -1,0 +1,103 @@
+//! One operation: what was asked for, and how far it has come.
+
+use crate::incoming::Incoming;
+use crate::wire::Opening;
+use weir_seams::target::{Buffer, FileId};
+
+pub enum Kind {
+    Open {
+        file: FileId,
+        opening: Opening,
+        is_recovery: bool,
+    },
+    Read {
+        file: FileId,
+        offset: u64,
+        buffer: Buffer,
+    },
+    ReadPieces {
+        file: FileId,
+        buffer: Buffer,
+    },
+    /// `again`: the part of the buffer that arrived wrong, after which come others that did.
+    Write {
+        file: FileId,
+        offset: u64,
+        buffer: Buffer,
+        again: Vec<(usize, usize)>,
+    },
+    Sync {
+        file: FileId,
+    },
+    Close {
+        file: FileId,
+    },
+    Stat,
+    List {
+        names: Vec<u8>,
+    },
+    Remove,
+}
+
+pub struct Task {
+    /// `None`: of the client's own.
+    pub tag: Option<u64>,
+    pub kind: Kind,
+    /// Of those that name one.
+    pub path: String,
+    /// What the last redirect wants to be told.
+    pub opaque: String,
+    /// Hosts that did not answer.
+    pub tried: Vec<String>,
+    /// A manager may remember that only a server which is gone has it: it is to look anew.
+    pub refresh: bool,
+    pub connection: Option<usize>,
+    pub redirects: u32,
+    pub retries: u32,
+    pub incoming: Incoming,
+    pub first_byte_ns: u64,
+    /// Given up then.
+    pub deadline_ns: u64,
+    /// A server asked to come again later.
+    pub resend_ns: Option<u64>,
+    pub last_failure: String,
+}
+
+impl Task {
+    /// Its answer is content of a file.
+    pub fn takes_content(&self) -> bool {
+        matches!(self.kind, Kind::Read { .. } | Kind::ReadPieces { .. })
+    }
+
+    /// Bytes of its answer that may still come.
+    pub fn room(&self) -> usize {
+        match &self.kind {
+            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => self.incoming.room(buffer),
+            _ => 0,
+        }
+    }
+
+    /// Takes a part of its answer, after which so many bytes are to come. Errors: what is wrong with it.
+    pub fn take(&mut self, bytes: &[u8], rest: usize) -> Result<(), &'static str> {
+        match &mut self.kind {
+            Kind::Read { buffer, .. } | Kind::ReadPieces { buffer, .. } => {
+                self.incoming.take(bytes, rest, buffer)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Kind {
+    /// The open file that it is of.
+    pub fn file(&self) -> Option<FileId> {
+        match self {
+            Kind::Read { file, .. }
+            | Kind::ReadPieces { file, .. }
+            | Kind::Write { file, .. }
+            | Kind::Sync { file }
+            | Kind::Close { file } => Some(*file),
+            Kind::Open { .. } | Kind::Stat | Kind::List { .. } | Kind::Remove => None,
+        }
+    }
+}
