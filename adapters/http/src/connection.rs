@@ -10,18 +10,17 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::Receiver;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 use weir_sys::socket;
+use weir_transport::tls;
 
 /// Of what came and is not yet taken, and of what is to be sent. Thousands of connections have one each.
 const HELD_BYTES: usize = 64 << 10;
@@ -100,7 +99,8 @@ pub struct Carried {
 impl Connections {
     /// Errors: certificates that are to be trusted cannot be read.
     pub fn new(authorities: Option<PathBuf>, is_secure: bool) -> io::Result<Connections> {
-        let trust = if is_secure { Some(trust(authorities.as_deref())?) } else { None };
+        let trust =
+            is_secure.then(|| tls::trust(authorities.as_deref()).map(TlsConnector::from)).transpose()?;
         Ok(Connections { idle: Mutex::new(BTreeMap::new()), trust })
     }
 
@@ -187,20 +187,4 @@ async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
     }
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-/// The machine's certificates, and those of a file.
-fn trust(authorities: Option<&Path>) -> io::Result<TlsConnector> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Some(file) = authorities {
-        let in_file =
-            |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| in_file(&error))? {
-            let certificate = certificate.map_err(|error| in_file(&error))?;
-            roots.add(certificate).map_err(|error| in_file(&error))?;
-        }
-    }
-    let settings = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(settings)))
 }

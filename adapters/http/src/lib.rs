@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
 use weir_seams::target::{Offers, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl};
+use weir_transport::tls::AUTHORITIES;
 
 const CONNECTIONS: Param = Param::new(
     "connections",
@@ -24,8 +25,6 @@ const CONNECTIONS: Param = Param::new(
     "Connections that each thread of a load has at most; each carries one request at a time. Absent: as many as requests are under way.",
 )
 .range(1.0, 100_000.0);
-const AUTHORITIES: Param =
-    Param::new("ca", Kind::Text, "File of certificates (PEM) that are trusted beside the machine's own.");
 const ALSO: Param = Param::new(
     "also",
     Kind::Text,

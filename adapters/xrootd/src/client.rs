@@ -1,9 +1,10 @@
 //! The client without its sockets: operations, bytes that came and the time go in; bytes to be sent, connections to be made and
 //! completions come out.
 
+use crate::connection::{Connection, NO_HEADER, Reading, Stage};
 use crate::incoming::Incoming;
 use crate::task::{Kind, Task};
-use crate::wire::{self, HEADER_BYTES, Handle, Header, Opening};
+use crate::wire::{self, HEADER_BYTES, Handle, Header, Opening, Tls};
 use std::collections::{BTreeMap, VecDeque};
 use weir_seams::target::{Answer, Completion, FileId, Mode, Operation, Piece, Request, TargetError, inside};
 
@@ -30,67 +31,18 @@ pub struct Place {
 /// What the shell is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    Connect { connection: usize, place: Place },
-    Close { connection: usize },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Connecting,
-    /// The server's greeting and its version are awaited.
-    Greeted,
-    VersionAsked,
-    LoggingIn,
-    Authenticating,
-    Ready,
-    Gone,
-}
-
-/// What is read of an answer that is under way.
-enum Reading {
-    Header {
-        bytes: [u8; HEADER_BYTES],
-        filled: usize,
+    Connect {
+        connection: usize,
+        place: Place,
     },
-    Body {
-        header: Header,
-        body: Vec<u8>,
+    /// TLS from here on, with whom is named; what is to be sent now is said over it.
+    Secure {
+        connection: usize,
+        place: Place,
     },
-    /// Straight into the buffer of the operation that asked for it.
-    Content {
-        key: usize,
-        header: Header,
-        left: usize,
+    Close {
+        connection: usize,
     },
-}
-
-const NO_HEADER: Reading = Reading::Header { bytes: [0; HEADER_BYTES], filled: 0 };
-
-struct Connection {
-    place: Place,
-    stage: Stage,
-    reading: Reading,
-    /// What is to be sent.
-    outgoing: Vec<u8>,
-    /// By stream: the operation that waits for its answer.
-    streams: BTreeMap<u16, usize>,
-    next_stream: u16,
-    /// Operations that are sent when the login is through.
-    waiting: VecDeque<usize>,
-    heard_ns: u64,
-}
-
-impl Connection {
-    /// A stream on which nothing is asked, for this operation from here on.
-    fn stream_for(&mut self, key: usize) -> u16 {
-        while self.streams.contains_key(&self.next_stream) || self.next_stream == 0 {
-            self.next_stream = self.next_stream.wrapping_add(1);
-        }
-        let stream = self.next_stream;
-        self.next_stream = self.next_stream.wrapping_add(1);
-        self.streams.insert(stream, key);
-        stream
-    }
 }
 
 enum FileState {
@@ -124,6 +76,10 @@ pub struct Settings {
     pub process: u32,
     pub user: String,
     pub group: String,
+    /// No word without TLS.
+    pub secure: bool,
+    /// What is shown to servers that ask for one, over TLS.
+    pub token: Option<String>,
 }
 
 pub struct Client {
@@ -276,6 +232,9 @@ impl Client {
             next_stream: 1,
             waiting: VecDeque::new(),
             heard_ns: now_ns,
+            tls: Tls::Never,
+            is_secure: false,
+            begins_tls: false,
         });
         self.actions.push_back(Action::Connect { connection, place });
         self.send_on(key, connection, now_ns);
@@ -344,7 +303,7 @@ impl Client {
         let to = &mut self.connections[connection];
         if to.stage == Stage::Connecting {
             (to.stage, to.heard_ns) = (Stage::Greeted, now_ns);
-            wire::hello(&mut to.outgoing);
+            wire::hello(&mut to.outgoing, self.settings.secure);
         }
     }
 
@@ -352,6 +311,9 @@ impl Client {
     pub fn received(&mut self, connection: usize, mut bytes: &[u8], now_ns: u64) {
         self.connections[connection].heard_ns = now_ns;
         while !bytes.is_empty() && self.connections[connection].stage != Stage::Gone {
+            if self.connections[connection].begins_tls {
+                return self.broken(connection, "it goes on without the TLS that it asked for", now_ns);
+            }
             let taken = match &mut self.connections[connection].reading {
                 Reading::Header { bytes: header, filled } => {
                     let count = bytes.len().min(HEADER_BYTES - *filled);
@@ -546,41 +508,65 @@ impl Client {
         let to = &mut self.connections[connection];
         match (stage, header.status) {
             (Stage::Greeted, wire::OK) => to.stage = Stage::VersionAsked,
-            (Stage::VersionAsked, wire::OK) if wire::wants_tls(body) => {
-                self.unusable(
-                    connection,
-                    "EPROTONOSUPPORT",
-                    "it asks for TLS, which is not spoken here",
-                    now_ns,
-                );
-            }
             (Stage::VersionAsked, wire::OK) => {
+                to.tls = wire::tls(body);
+                if settings.secure && to.tls != Tls::Now {
+                    let text = "it speaks no TLS, and `roots` says that it must";
+                    return self.unusable(connection, "EPROTONOSUPPORT", text, now_ns);
+                }
+                if to.tls == Tls::Now {
+                    to.secure(connection, &mut self.actions);
+                }
                 to.stage = Stage::LoggingIn;
                 wire::login(&mut to.outgoing, settings.process, &settings.user);
             }
-            (Stage::LoggingIn, wire::OK) => match body.get(16..).filter(|token| !token.is_empty()) {
-                None => self.ready(connection, now_ns),
-                Some(token) if offers_unix(token) => {
-                    to.stage = Stage::Authenticating;
-                    wire::authenticate_unix(&mut to.outgoing, &settings.user, &settings.group);
+            (Stage::LoggingIn, wire::OK) => {
+                if to.tls == Tls::AfterLogin {
+                    to.secure(connection, &mut self.actions);
                 }
-                Some(token) => {
-                    let token: String = String::from_utf8_lossy(token)
-                        .chars()
-                        .filter(|it| !it.is_control())
-                        .take(80)
-                        .collect();
-                    let text =
-                        format!("it asks for authentication by {token}; none and unix are spoken here");
-                    self.unusable(connection, "EPROTONOSUPPORT", &text, now_ns);
+                match body.get(16..).filter(|asked| !asked.is_empty()) {
+                    None => self.ready(connection, now_ns),
+                    Some(asked) => self.authenticate(connection, asked, now_ns),
                 }
-            },
+            }
             (Stage::Authenticating, wire::OK) => self.ready(connection, now_ns),
             (Stage::Authenticating, wire::AUTHENTICATE_MORE) => {
-                self.unusable(connection, "EACCES", "it wants more than the name of the user", now_ns);
+                self.unusable(connection, "EACCES", "it wants more than it was shown", now_ns);
             }
             (_, status) => self.broken(connection, &format!("it greets with status {status}"), now_ns),
         }
+    }
+
+    /// `asked` has the ways that the server knows, its favourite first.
+    fn authenticate(&mut self, connection: usize, asked: &[u8], now_ns: u64) {
+        let settings = &self.settings;
+        let to = &mut self.connections[connection];
+        to.stage = Stage::Authenticating;
+        match (&settings.token, to.is_secure) {
+            (Some(token), true) if offers(asked, "ztn") => {
+                wire::authenticate_token(&mut to.outgoing, token);
+            }
+            _ if offers(asked, "unix") => {
+                wire::authenticate_unix(&mut to.outgoing, &settings.user, &settings.group);
+            }
+            (None, true) if offers(asked, "ztn") => {
+                let text = "it asks for a token, and there is none (BEARER_TOKEN, BEARER_TOKEN_FILE, XDG_RUNTIME_DIR/bt_uUID, /tmp/bt_uUID)";
+                self.unusable(connection, "EACCES", text, now_ns);
+            }
+            _ => {
+                let asked = String::from_utf8_lossy(asked);
+                let asked: String = asked.chars().filter(|it| !it.is_control()).take(80).collect();
+                let text = format!(
+                    "it asks for authentication by {asked}; none, unix and, over TLS, ztn are spoken here"
+                );
+                self.unusable(connection, "EPROTONOSUPPORT", &text, now_ns);
+            }
+        }
+    }
+
+    /// TLS has begun on a connection.
+    pub fn secured(&mut self, connection: usize) {
+        self.connections[connection].begins_tls = false;
     }
 
     fn ready(&mut self, connection: usize, now_ns: u64) {
@@ -954,10 +940,11 @@ impl Client {
     }
 }
 
-fn offers_unix(token: &[u8]) -> bool {
-    String::from_utf8_lossy(token)
+fn offers(asked: &[u8], way: &str) -> bool {
+    String::from_utf8_lossy(asked)
         .split('&')
-        .any(|part| part.trim_end_matches('\0').split(',').next() == Some("P=unix"))
+        .filter_map(|part| part.trim_end_matches('\0').split(',').next()?.strip_prefix("P="))
+        .any(|offered| offered == way)
 }
 
 /// A path with what its server is to know beside it.

@@ -1,6 +1,7 @@
 //! The target `root`: files of an XRootD server, or of a cluster of them, by a client of our own. Rule: `docs/specs/xrootd.md`.
 
 mod client;
+mod connection;
 mod incoming;
 mod session;
 mod task;
@@ -9,29 +10,42 @@ mod tests;
 mod wire;
 
 use crate::client::{Place, Settings};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
 use weir_seams::target::url::host_and_port;
 use weir_seams::target::{
     Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
 };
+use weir_transport::tls::AUTHORITIES;
 
-const PARAMS: &[Param] = &[Param::new(
-    "pages",
-    Kind::Flag,
-    "Read and write with a checksum for each page of 4 KiB; a page that it does not fit is asked for again.",
-)
-.default("false")];
+const PARAMS: &[Param] = &[
+    Param::new(
+        "pages",
+        Kind::Flag,
+        "Read and write with a checksum for each page of 4 KiB; a page that it does not fit is asked for again.",
+    )
+    .default("false"),
+    AUTHORITIES,
+];
 
-pub static TARGETS: &[TargetEntry] = &[Entry {
-    name: "root",
-    about: "files of an XRootD server or cluster: root://HOST:PORT//PATH",
-    params: PARAMS,
-    needs: &[],
-    build: &Root,
-}];
+const fn entry(name: &'static str, about: &'static str, build: &'static Root) -> TargetEntry {
+    Entry { name, about, params: PARAMS, needs: &[], build }
+}
 
-pub struct Root;
+pub static TARGETS: &[TargetEntry] = &[
+    entry("root", "files of an XRootD server or cluster: root://HOST:PORT//PATH", &Root { secure: false }),
+    entry("roots", "the same, over TLS alone: roots://HOST:PORT//PATH", &Root { secure: true }),
+];
+
+/// As servers take them unless they are set up otherwise.
+const TOKEN_BYTES_MAX: usize = 4_096;
+
+pub struct Root {
+    /// No word without TLS.
+    secure: bool,
+}
 
 /// Host and port that a URL names.
 fn place(url: &TargetUrl) -> Result<Place, String> {
@@ -39,7 +53,7 @@ fn place(url: &TargetUrl) -> Result<Place, String> {
     let at = authority.rsplit_once('@').map_or(authority, |(_, at)| at);
     let (host, port) = host_and_port(at);
     if host.is_empty() {
-        return Err(format!("{url}: no host follows `root://`"));
+        return Err(format!("{url}: no host follows `{}://`", url.scheme));
     }
     let port = match port {
         None => wire::DEFAULT_PORT,
@@ -60,6 +74,24 @@ fn named(file: &str, number: u32) -> String {
         (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
     });
     named.unwrap_or_else(|| number.to_string())
+}
+
+/// The bearer token of this user, where the WLCG's "Bearer Token Discovery" (1.0) looks for it.
+fn token(user: u32) -> Option<String> {
+    // In a folder that all may write to, a file of somebody else is none of ours.
+    let is_own = |path: &Path| {
+        let about = std::fs::metadata(path);
+        about.is_ok_and(|about| about.uid() == user && about.len() <= 2 * TOKEN_BYTES_MAX as u64)
+    };
+    let of_file = |path: &Path| std::fs::read_to_string(path).ok().filter(|_| is_own(path));
+    let variable = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
+    let found = variable("BEARER_TOKEN")
+        .and_then(|token| token.into_string().ok())
+        .or_else(|| of_file(Path::new(&variable("BEARER_TOKEN_FILE")?)))
+        .or_else(|| of_file(&Path::new(&variable("XDG_RUNTIME_DIR")?).join(format!("bt_u{user}"))))
+        .or_else(|| of_file(Path::new(&format!("/tmp/bt_u{user}"))))?;
+    let token = found.trim();
+    (!token.is_empty() && token.len() <= TOKEN_BYTES_MAX && token.is_ascii()).then(|| token.to_owned())
 }
 
 impl Target for Root {
@@ -96,9 +128,11 @@ impl Target for Root {
             process: std::process::id(),
             user: named("/etc/passwd", user.uid),
             group: named("/etc/group", user.gid),
+            secure: self.secure,
+            token: token(user.uid),
         };
-        let session =
-            session::XrootdSession::new(own).map_err(|error| TargetError::new(format!("{url}: {error}")))?;
+        let session = session::XrootdSession::new(own, options.text("ca").map(PathBuf::from))
+            .map_err(|error| TargetError::new(format!("{url}: {error}")))?;
         Ok(Box::new(session))
     }
 }

@@ -4,16 +4,23 @@ use crate::client::{Action, Client, Place, Settings};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use weir_seams::target::{Completion, Request, Session};
 use weir_sys::epoll::Epoll;
 use weir_sys::poll::Interest;
 use weir_sys::{clock, socket};
+use weir_transport::tls::rustls::pki_types::ServerName;
+use weir_transport::tls::rustls::{ClientConfig, ClientConnection};
+use weir_transport::tls::trust;
 
 /// What is read from a socket at once.
 const READ_BYTES: usize = 1 << 20;
 /// Reads of one socket in a row, so that a fast server does not keep the others waiting.
 const READS_MAX: usize = 8;
+/// What TLS holds of what is to be sent.
+const TLS_HELD_BYTES: usize = 1 << 20;
 /// Silence and lateness are looked for this often.
 const LOOK_NS: u64 = 50_000_000;
 /// Sockets that may be ready at once.
@@ -26,11 +33,51 @@ struct Link {
     /// Further addresses of the same name.
     others: Vec<SocketAddr>,
     writes: bool,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Link {
+    /// Takes what came into `memory`; 0: the server ended. Errors: as those of a socket that does not wait.
+    fn take(&mut self, memory: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.stream.read(memory) };
+        loop {
+            match tls.reader().read(memory) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            if tls.read_tls(&mut self.stream)? == 0 {
+                return Ok(0);
+            }
+            tls.process_new_packets().map_err(|error| io::Error::other(format!("TLS: {error}")))?;
+        }
+    }
+
+    /// Gives what fits of `bytes`, and how much that was.
+    fn give(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.stream.write(bytes) };
+        let taken = tls.writer().write(bytes)?;
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && taken > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// TLS has something to say of its own, or still what it was given.
+    fn has_more(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
 }
 
 pub struct XrootdSession {
     client: Client,
     links: Vec<Option<Link>>,
+    authorities: Option<PathBuf>,
+    /// Read when the first server speaks TLS: a hundred certificates take their time.
+    trust: Option<Arc<ClientConfig>>,
     epoll: Epoll,
     memory: Vec<u8>,
     ready: Vec<u64>,
@@ -38,8 +85,12 @@ pub struct XrootdSession {
 }
 
 impl XrootdSession {
-    pub fn new(settings: Settings) -> io::Result<XrootdSession> {
+    /// `authorities`: a file of certificates that are trusted beside the machine's. Errors: also where it is none.
+    pub fn new(settings: Settings, authorities: Option<PathBuf>) -> io::Result<XrootdSession> {
+        let trust = authorities.as_deref().map(|file| trust(Some(file))).transpose()?;
         Ok(XrootdSession {
+            authorities,
+            trust,
             client: Client::new(settings),
             links: Vec::new(),
             epoll: Epoll::new(READY_MAX)?,
@@ -58,6 +109,11 @@ impl XrootdSession {
                         self.lost(connection, &in_words(&place, &error));
                     }
                 }
+                Action::Secure { connection, place } => {
+                    if let Err(text) = self.secure(connection, &place) {
+                        self.lost(connection, &text);
+                    }
+                }
                 Action::Close { connection } => {
                     if let Some(link) = self.links.get_mut(connection).and_then(Option::take) {
                         // A descriptor that is closed is no longer watched.
@@ -66,6 +122,26 @@ impl XrootdSession {
                 }
             }
         }
+    }
+
+    /// Begins with TLS. Errors: what the server is called is no name that a certificate has.
+    fn secure(&mut self, connection: usize, place: &Place) -> Result<(), String> {
+        let Some(link) = self.links.get_mut(connection).and_then(Option::as_mut) else { return Ok(()) };
+        let name = match literal(&place.host) {
+            Some(address) => ServerName::from(address),
+            None => ServerName::try_from(place.host.clone()).map_err(|error| format!("TLS: {error}"))?,
+        };
+        let in_words = |error: &dyn std::fmt::Display| format!("TLS: {error}");
+        let trust = match &self.trust {
+            Some(trust) => Arc::clone(trust),
+            None => trust(self.authorities.as_deref()).map_err(|error| in_words(&error))?,
+        };
+        self.trust = Some(Arc::clone(&trust));
+        let mut tls = ClientConnection::new(trust, name).map_err(|error| in_words(&error))?;
+        tls.set_buffer_limit(Some(TLS_HELD_BYTES));
+        link.tls = Some(Box::new(tls));
+        self.client.secured(connection);
+        Ok(())
     }
 
     /// Begins to connect to the first address that takes it; the others stay for when that fails.
@@ -84,7 +160,7 @@ impl XrootdSession {
                     while self.links.len() <= connection {
                         self.links.push(None);
                     }
-                    let link = Link { stream, is_connected, others: addresses, writes: true };
+                    let link = Link { stream, is_connected, others: addresses, writes: true, tls: None };
                     self.links[connection] = Some(link);
                     if is_connected {
                         self.client.connected(connection, clock::monotonic().as_ns());
@@ -123,12 +199,14 @@ impl XrootdSession {
         }
         for _ in 0..READS_MAX {
             let Some(link) = self.links[connection].as_mut() else { return };
-            match link.stream.read(&mut self.memory) {
+            match link.take(&mut self.memory) {
                 Ok(0) => return self.lost(connection, "the server closed the connection"),
                 Ok(count) => {
                     let now_ns = clock::monotonic().as_ns();
                     self.client.received(connection, &self.memory[..count], now_ns);
-                    if count < READ_BYTES / 2 {
+                    // TLS gives a record at a time, and may have more.
+                    let link = self.links[connection].as_ref();
+                    if count < READ_BYTES / 2 && link.is_none_or(|link| link.tls.is_none()) {
                         return;
                     }
                 }
@@ -148,8 +226,9 @@ impl XrootdSession {
             let outgoing = self.client.outgoing(connection);
             let mut sent = 0;
             let mut broken = None;
-            while sent < outgoing.len() {
-                match link.stream.write(&outgoing[sent..]) {
+            while sent < outgoing.len() || link.has_more() {
+                match link.give(&outgoing[sent..]) {
+                    Ok(_) if sent == outgoing.len() => break,
                     Ok(0) => break,
                     Ok(count) => sent += count,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -161,7 +240,7 @@ impl XrootdSession {
                 }
             }
             outgoing.drain(..sent);
-            let wants = !outgoing.is_empty();
+            let wants = !outgoing.is_empty() || link.has_more();
             if wants != link.writes && broken.is_none() {
                 link.writes = wants;
                 let interest = if wants { Interest::Either } else { Interest::Readable };
@@ -184,13 +263,18 @@ impl XrootdSession {
     }
 }
 
-/// Addresses of a server. Managers write those of IPv4 as `[::10.0.0.1]`.
+/// Addresses of a server.
 fn addresses(place: &Place) -> io::Result<Vec<SocketAddr>> {
-    let literal = place.host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&place.host);
-    let Ok(address) = literal.parse::<IpAddr>() else {
-        return (literal, place.port).to_socket_addrs().map(Iterator::collect);
-    };
-    let address = match address {
+    match literal(&place.host) {
+        Some(address) => Ok(vec![SocketAddr::new(address, place.port)]),
+        None => (place.host.as_str(), place.port).to_socket_addrs().map(Iterator::collect),
+    }
+}
+
+/// The address that is written in place of a name. Managers write those of IPv4 as `[::10.0.0.1]`.
+fn literal(host: &str) -> Option<IpAddr> {
+    let text = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let address = match text.parse().ok()? {
         IpAddr::V6(address) => {
             match address.to_ipv4().filter(|_| !address.is_loopback() && !address.is_unspecified()) {
                 Some(address) => IpAddr::V4(address),
@@ -199,7 +283,7 @@ fn addresses(place: &Place) -> io::Result<Vec<SocketAddr>> {
         }
         v4 @ IpAddr::V4(_) => v4,
     };
-    Ok(vec![SocketAddr::new(address, place.port)])
+    Some(address)
 }
 
 fn in_words(place: &Place, error: &io::Error) -> String {

@@ -10,8 +10,18 @@ const TIMEOUT_NS: u64 = 1_000_000_000;
 const SIZE: usize = 100_000;
 
 fn client(pages: bool) -> Client {
-    Client::new(Settings {
+    speaking(pages, false)
+}
+
+fn speaking(pages: bool, secure: bool) -> Client {
+    Client::new(settings(pages, secure))
+}
+
+fn settings(pages: bool, secure: bool) -> Settings {
+    Settings {
         pages,
+        secure,
+        token: None,
         first: Place { host: "manager".to_owned(), port: 1094 },
         silence_ns: TIMEOUT_NS,
         limit_ns: TIMEOUT_NS * 3,
@@ -19,7 +29,7 @@ fn client(pages: bool) -> Client {
         process: 7,
         user: "u".to_owned(),
         group: "g".to_owned(),
-    })
+    }
 }
 
 /// Answers what is asked of it, as a packaged server does.
@@ -33,6 +43,8 @@ struct Fake {
     redirects_to: Option<&'static str>,
     /// So many pages more have a wrong checksum, or are said to have arrived with one.
     wrong_pages: usize,
+    /// What came as proof of who is there.
+    shown: Vec<u8>,
     /// What was written with checksums, by offset.
     written: BTreeMap<u64, Vec<u8>>,
 }
@@ -136,6 +148,10 @@ impl Fake {
                 continue;
             }
             out.extend(match number {
+                3000 => {
+                    self.shown.extend_from_slice(&request[24..]);
+                    answer(stream, 0, &[])
+                }
                 3006 => answer(stream, 0, &[0, 0, 5, 0x11, 0, 0, 0, 1]),
                 3007 => answer(stream, 0, &[9; 16]),
                 3010 => answer(
@@ -178,6 +194,8 @@ struct Room {
     now_ns: u64,
     done: Vec<Completion>,
     places: Vec<String>,
+    /// Times that TLS was begun.
+    secured: usize,
 }
 
 impl Room {
@@ -187,7 +205,7 @@ impl Room {
 
     fn of(client: Client) -> Room {
         let (open, done, places) = (Vec::new(), Vec::new(), Vec::new());
-        Room { client, server: Fake::default(), open, now_ns: 1, done, places }
+        Room { client, server: Fake::default(), open, now_ns: 1, done, places, secured: 0 }
     }
 
     fn submit(&mut self, tag: u64, operation: Operation) {
@@ -206,6 +224,10 @@ impl Room {
                         self.places.push(place.host);
                         self.open.push(connection);
                         self.client.connected(connection, self.now_ns);
+                    }
+                    Action::Secure { connection, .. } => {
+                        self.secured += 1;
+                        self.client.secured(connection);
                     }
                     Action::Close { connection } => self.open.retain(|open| *open != connection),
                 }
@@ -385,25 +407,86 @@ fn a_server_that_says_nothing_more_is_a_failure_in_time() {
 
 // Spec: xrootd.md#tls-1
 #[test]
-fn a_server_that_asks_for_tls_or_another_authentication_is_refused_in_words() {
-    let spoilt = |change: fn(&mut Vec<u8>), said: &str| {
-        let mut room = Room::new();
-        room.submit(1, Operation::Stat { path: "f".to_owned() });
-        room.settle(change);
-        let error = room.done.pop().expect("an answer").result.unwrap_err();
-        assert!(error.text.contains(said), "{error:?}");
-    };
+fn tls_begins_when_a_server_says_so_and_without_it_nothing_is_said_where_it_must_be() {
     // The flags of the server stand in the second answer.
-    spoilt(|said| said.iter_mut().skip(28).take(1).for_each(|byte| *byte = 0x40), "TLS");
-    spoilt(
-        |said| {
-            if said.len() == 24 {
-                said.splice(4..8, 27_u32.to_be_bytes());
-                said.extend_from_slice(b"&P=gsi,v:1\0");
+    let flagged = |flag: u8| {
+        move |said: &mut Vec<u8>| {
+            if said.len() == 32 {
+                said[28] = flag;
             }
-        },
-        "gsi",
-    );
+        }
+    };
+    let ran = |secure, flag| {
+        let mut room = Room::of(speaking(false, secure));
+        room.submit(1, Operation::Stat { path: "f".to_owned() });
+        room.settle(flagged(flag));
+        (room.done.pop().expect("an answer").result, room.secured)
+    };
+    let found = Ok(Answer::Info { size_bytes: SIZE as u64, is_folder: false });
+    assert_eq!(ran(false, 0), (found.clone(), 0));
+    for flag in [0xc0, 0xc4, 0x88] {
+        assert_eq!(ran(false, flag), (found.clone(), 1), "{flag:x}");
+    }
+    assert_eq!(ran(true, 0xc0), (found, 1));
+    let error = ran(true, 0x88).0.unwrap_err();
+    assert!(error.text.contains("no TLS"), "{error:?}");
+    // What comes in the clear behind the word that TLS begins may be anybody's.
+    let mut room = Room::new();
+    room.submit(1, Operation::Stat { path: "f".to_owned() });
+    for _ in 0..40 {
+        room.settle(|said| {
+            if said.len() == 32 {
+                said[28] = 0xc0;
+                said.extend(answer([0, 0], 0, &[9; 16]));
+            }
+        });
+        room.pass(100_000_000);
+    }
+    room.client.completions(&mut room.done);
+    let error = room.done.pop().expect("an answer").result.unwrap_err();
+    assert!(error.text.contains("TLS"), "{error:?}");
+}
+
+// Spec: xrootd.md#tls-2
+#[test]
+fn a_server_that_asks_for_an_authentication_that_is_not_spoken_is_refused_in_words() {
+    let mut room = Room::new();
+    room.submit(1, Operation::Stat { path: "f".to_owned() });
+    room.settle(|said| {
+        if said.len() == 24 {
+            said.splice(4..8, 27_u32.to_be_bytes());
+            said.extend_from_slice(b"&P=gsi,v:1\0");
+        }
+    });
+    let error = room.done.pop().expect("an answer").result.unwrap_err();
+    assert!(error.text.contains("gsi"), "{error:?}");
+}
+
+// Spec: xrootd.md#tls-2
+#[test]
+fn a_token_is_shown_over_tls_alone() {
+    for (secure, token, said) in
+        [(true, Some("a.b.c"), ""), (true, None, "BEARER_TOKEN"), (false, Some("a.b.c"), "ztn")]
+    {
+        let mut room = Room::of(client(false));
+        room.client = Client::new(Settings { token: token.map(str::to_owned), ..settings(false, false) });
+        room.submit(1, Operation::Stat { path: "f".to_owned() });
+        room.settle(|answer| match answer.len() {
+            32 if secure => answer[28] = 0xc0,
+            24 => {
+                answer.splice(4..8, 31_u32.to_be_bytes());
+                answer.extend_from_slice(b"&P=ztn,0:4096:\0");
+            }
+            _ => {}
+        });
+        let result = room.done.pop().expect("an answer").result;
+        match result {
+            Ok(_) => assert!(said.is_empty(), "{secure} {token:?}"),
+            Err(error) => assert!(!said.is_empty() && error.text.contains(said), "{error:?}"),
+        }
+        let shown = room.server.shown.windows(5).any(|part| part == b"a.b.c");
+        assert_eq!(shown, said.is_empty(), "{secure} {token:?}");
+    }
 }
 
 proptest! {

@@ -68,8 +68,13 @@ const OPEN_STAT: u16 = 0x0400;
 /// `rw-r--r--`.
 const FILE_MODE: u16 = 0x0100 | 0x0080 | 0x0020 | 0x0004;
 
-/// Of the flags of a server: it insists on TLS from here on, or for the login, or for all of a session, or for data.
-const TLS_WANTED: u32 = 0x4000_0000 | 0x0100_0000 | 0x0400_0000 | 0x0800_0000;
+/// Of the flags of a server: TLS is spoken from here on, or from the login on.
+const TLS_NOW: u32 = 0x4000_0000 | 0x0400_0000;
+/// From after the login on.
+const TLS_SESSION: u32 = 0x0800_0000;
+/// Of the flags of a client: it can speak TLS, or wants to.
+const TLS_ABLE: u8 = 2;
+const TLS_WANTED: u8 = 4;
 const IS_FOLDER: u32 = 2;
 
 /// A request's first 24 bytes: its stream and number, 16 bytes of its own, the length of what follows.
@@ -87,14 +92,23 @@ fn with_text(out: &mut Vec<u8>, stream: u16, number: u16, own: [u8; 16], text: &
     out.extend_from_slice(text);
 }
 
-/// The first thing said on a connection: who we are, and the question for the server's version.
-pub fn hello(out: &mut Vec<u8>) {
+/// When TLS begins on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    Never,
+    Now,
+    AfterLogin,
+}
+
+/// The first thing said on a connection: who we are, and the question for the server's version. `secure`: no word without TLS.
+pub fn hello(out: &mut Vec<u8>, secure: bool) {
     for word in [0_u32, 0, 0, 4, 2012] {
         out.extend_from_slice(&word.to_be_bytes());
     }
     let mut own = [0; 16];
     own[..4].copy_from_slice(&VERSION.to_be_bytes());
-    // Neither security requirements nor TLS are asked for; a login follows.
+    // Security requirements are not asked for; a login follows.
+    own[4] = if secure { TLS_ABLE | TLS_WANTED } else { TLS_ABLE };
     own[5] = 3;
     out.extend_from_slice(&request(0, PROTOCOL, own, 0));
 }
@@ -113,6 +127,18 @@ pub fn authenticate_unix(out: &mut Vec<u8>, user: &str, group: &str) {
     let mut own = [0; 16];
     own[12..].copy_from_slice(b"unix");
     with_text(out, 0, AUTHENTICATE, own, format!("unix\0{user} {group}").as_bytes());
+}
+
+/// `ztn`: a bearer token, which a server checks. Source: `XrdSecProtocolztn` of release 5.
+pub fn authenticate_token(out: &mut Vec<u8>, token: &str) {
+    let mut own = [0; 16];
+    own[12..].copy_from_slice(b"ztn\0");
+    // Version 0, a token, two bytes for later, its length with the zero that ends it.
+    let mut text = b"ztn\0\0T\0\0".to_vec();
+    text.extend_from_slice(&(token.len() as u16 + 1).to_be_bytes());
+    text.extend_from_slice(token.as_bytes());
+    text.push(0);
+    with_text(out, 0, AUTHENTICATE, own, &text);
 }
 
 /// How a file is opened.
@@ -281,9 +307,13 @@ pub fn number(body: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// Whether a server's answer to `hello` says that it goes no further without TLS.
-pub fn wants_tls(protocol_body: &[u8]) -> bool {
-    number(protocol_body, 4).is_some_and(|flags| flags & TLS_WANTED != 0)
+/// From when on a server's answer to `hello` says that it speaks TLS alone.
+pub fn tls(protocol_body: &[u8]) -> Tls {
+    match number(protocol_body, 4).unwrap_or(0) {
+        flags if flags & TLS_NOW != 0 => Tls::Now,
+        flags if flags & TLS_SESSION != 0 => Tls::AfterLogin,
+        _ => Tls::Never,
+    }
 }
 
 /// What a file is: `ID SIZE FLAGS MODIFIED …`.
@@ -386,14 +416,19 @@ mod tests {
              00000000000000040000000000000000\
              00000000000000080000000000000064"
         );
+        // By the source of release 5.
+        assert_eq!(
+            made(|out| authenticate_token(out, "a.b")),
+            "00000bb80000000000000000000000007a746e000000000e7a746e0000540000 0004612e6200".replace(' ', "")
+        );
         assert_eq!(made(|out| close(out, 1, [0; 4])), "00010bbb0000000000000000000000000000000000000000");
         assert_eq!(
             made(|out| login(out, 0x1092, "weir")),
             "00000bbf0000109277656972000000000008850000000000"
         );
         assert_eq!(
-            made(hello),
-            "000000000000000000000000000000040000 07dc00000bbe0000052000030000000000000000000000000000"
+            made(|out| hello(out, false)),
+            "000000000000000000000000000000040000 07dc00000bbe0000052002030000000000000000000000000000"
                 .replace(' ', "")
         );
     }
@@ -416,7 +451,11 @@ mod tests {
             Header::of([0, 1, 0x0f, 0xa3, 0, 0, 0, 40]),
             Header { stream: 1, status: ERROR, length_bytes: 40 }
         );
-        assert!(!wants_tls(&bytes("0000051100300001")) && wants_tls(&bytes("0000051144300001")));
+        assert_eq!(
+            ["0000051100300001", "0000051144300001", "0000051148300001", "0000051188300001"]
+                .map(|body| tls(&bytes(body))),
+            [Tls::Never, Tls::Now, Tls::Now, Tls::AfterLogin]
+        );
     }
 
     #[test]

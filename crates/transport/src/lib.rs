@@ -13,6 +13,8 @@ pub mod handshake;
 pub mod key;
 pub mod tcp;
 pub mod tcp_options;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod udp;
 
 pub use frame::{FrameError, read_frame, write_frame};

@@ -5,7 +5,6 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 use support::server::Server;
-use weir_core::Values;
 use weir_seams::target::{
     Answer, Buffer, Completion, Mode, Operation, Request, Session, SessionSettings, TargetUrl, ask,
     conformance,
@@ -25,9 +24,9 @@ fn a_packaged_server_keeps_the_claims_of_the_seam() {
 
 fn session(url: &str, timeout: Duration) -> Box<dyn Session> {
     let url = TargetUrl::parse(url).unwrap();
-    let (entry, _) = url.resolve(TARGETS).unwrap();
+    let (entry, options) = url.resolve(TARGETS).unwrap();
     let settings = SessionSettings { depth: 16, timeout };
-    entry.build.session(&url, &Values::default(), settings).unwrap()
+    entry.build.session(&url, &options, settings).unwrap()
 }
 
 /// Reads block after block, sixteen at a time, until `until` says stop; gives the longest time without an answer.
@@ -110,4 +109,30 @@ fn nobody_there_is_a_failure_within_the_limit_and_a_server_that_comes_back_is_us
     assert!(began.elapsed() < Duration::from_secs(6));
     let _again = stopped.start();
     assert_eq!(stat(&mut *of_it), Ok(Answer::Info { size_bytes: 7, is_folder: false }));
+}
+
+// Spec: xrootd.md#tls-1 and xrootd.md#tls-2
+#[test]
+fn a_packaged_server_is_spoken_to_over_tls_from_the_word_that_it_says() {
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    for own in ["xrootd.tls all\n", "xrootd.tls session\n", "xrootd.tls capable all\n"] {
+        let server = Server::start_secure(own);
+        let file = server.store().join("f");
+        fs::write(&file, &content).unwrap();
+        server.give(&file);
+        let plain = server.url("f");
+        let options = format!("?ca={}", server.authority().display());
+        for url in [format!("{plain}{options}"), format!("{}{options}", plain.replace("root:", "roots:"))] {
+            if own.contains("session") && url.starts_with("roots") {
+                continue; // it speaks without TLS until after the login
+            }
+            let began = Instant::now();
+            let mut session = session(&url, Duration::from_secs(6));
+            read_on(&mut *session, &content, || began.elapsed() > Duration::from_millis(300));
+        }
+        // Nobody vouches for it.
+        let mut session = session(&plain.replace("root:", "roots:"), Duration::from_secs(3));
+        let error = ask(&mut *session, Operation::Stat { path: String::new() }, LIMIT).unwrap_err();
+        assert!(error.text.contains("TLS"), "{own}{error:?}");
+    }
 }

@@ -59,6 +59,26 @@ fn give(path: &Path) {
     }
 }
 
+/// An authority, and a key with a certificate of it for 127.0.0.1, which the server may read.
+fn certify(folder: &Path) {
+    fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj";
+    for arguments in [
+        format!("req -x509 {key} /CN=weir-test -days 2 -keyout authority.key -out authority.pem"),
+        format!("req {key} /CN=127.0.0.1 -keyout server.key -out server.csr"),
+        "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 -extfile names -out server.pem".to_owned(),
+    ] {
+        let ran = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
+        let ran = ran.unwrap_or_else(|error| {
+            panic!("openssl cannot be started ({error}): install it (package openssl)")
+        });
+        assert!(ran.status.success(), "{arguments}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+    for name in ["server.pem", "server.key"] {
+        give(&folder.join(name));
+    }
+}
+
 /// One daemon; it is killed when it is dropped.
 struct Daemon(Child);
 
@@ -94,6 +114,18 @@ impl Server {
     pub fn start() -> Server {
         Stopped { folder: folder(), port: free_port() }.start()
     }
+    /// With a certificate of an authority of its own, of which `own` says how it is used.
+    pub fn start_secure(own: &str) -> Server {
+        let folder = folder();
+        let at = folder.path();
+        certify(at);
+        let own = format!("xrd.tls {0}/server.pem {0}/server.key\nxrd.tlsca noverify\n{own}", at.display());
+        Stopped { folder, port: free_port() }.start_with(&own)
+    }
+    /// The authority's certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("authority.pem")
+    }
     pub fn stop(self) -> Stopped {
         Stopped { folder: self.folder, port: self.port }
     }
@@ -122,7 +154,10 @@ pub struct Stopped {
 
 impl Stopped {
     pub fn start(self) -> Server {
-        let (folder, configuration) = configured(self.folder.path(), "one", self.port, "");
+        self.start_with("")
+    }
+    fn start_with(self, own: &str) -> Server {
+        let (folder, configuration) = configured(self.folder.path(), "one", self.port, own);
         let daemon = Daemon(spawn("xrootd", &folder, &configuration));
         wait_for(self.port);
         Server { folder: self.folder, port: self.port, daemon }
