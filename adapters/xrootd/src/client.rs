@@ -160,22 +160,8 @@ impl Client {
             "" => self.settings.base.clone(),
             below => format!("{}/{below}", self.settings.base.trim_end_matches('/')),
         };
-        let key = self.add(Task {
-            tag: Some(tag),
-            kind,
-            path,
-            opaque: String::new(),
-            tried: Vec::new(),
-            refresh: false,
-            connection: None,
-            redirects: 0,
-            retries: 0,
-            incoming: Incoming::nothing(),
-            first_byte_ns: 0,
-            deadline_ns: now_ns.saturating_add(self.settings.limit_ns),
-            resend_ns: None,
-            last_failure: String::new(),
-        });
+        let deadline_ns = now_ns.saturating_add(self.settings.limit_ns);
+        let key = self.add(Task::new(Some(tag), kind, path, deadline_ns));
         match (refused, of_file) {
             (Some(error), _) => self.fail(key, error, now_ns),
             (None, Some(file)) => self.send_of_file(key, file, now_ns),
@@ -233,7 +219,6 @@ impl Client {
             waiting: VecDeque::new(),
             heard_ns: now_ns,
             tls: Tls::Never,
-            is_secure: false,
             begins_tls: false,
         });
         self.actions.push_back(Action::Connect { connection, place });
@@ -542,7 +527,8 @@ impl Client {
         let settings = &self.settings;
         let to = &mut self.connections[connection];
         to.stage = Stage::Authenticating;
-        match (&settings.token, to.is_secure) {
+        // Whichever it is, by now it has begun.
+        match (&settings.token, to.tls != Tls::Never) {
             (Some(token), true) if offers(asked, "ztn") => {
                 wire::authenticate_token(&mut to.outgoing, token);
             }
@@ -594,7 +580,7 @@ impl Client {
                     return self.broken(connection, "its answer ends within what it announced", now_ns);
                 }
                 if let Some(page) = task.incoming.again() {
-                    return self.ask_for_page(key, connection, page, now_ns);
+                    return self.page_again(key, connection, page, now_ns);
                 }
                 let bytes = task.incoming.moved() as u64;
                 self.complete(key, Ok(Answer::Moved { bytes }), now_ns);
@@ -608,7 +594,7 @@ impl Client {
                 };
                 again.extend(wrong.filter_map(place));
                 if let Some(page) = again.pop() {
-                    return self.send_page(key, connection, page, now_ns);
+                    return self.page_again(key, connection, page, now_ns);
                 }
                 self.complete(key, Ok(Answer::Moved { bytes: bytes as u64 }), now_ns);
             }
@@ -662,45 +648,29 @@ impl Client {
         }
     }
 
-    /// Asks for a page that came with a checksum which does not fit it.
-    fn ask_for_page(&mut self, key: usize, connection: usize, (from, length): (usize, usize), now_ns: u64) {
-        self.page_again(key, connection, now_ns, |kind, out, stream, handle| {
-            if let Kind::Read { offset, .. } = kind {
-                let piece = Piece { offset: *offset + from as u64, length_bytes: length as u32 };
-                wire::read_pages(out, stream, handle, piece, true);
-            }
-        });
-    }
-
-    /// Sends a page that arrived with a checksum which does not fit it.
-    fn send_page(&mut self, key: usize, connection: usize, (from, length): (usize, usize), now_ns: u64) {
-        self.page_again(key, connection, now_ns, |kind, out, stream, handle| {
-            if let Kind::Write { offset, buffer, .. } = kind {
-                let page = &buffer[from..from + length];
-                wire::write_pages(out, stream, handle, *offset + from as u64, page, true);
-            }
-        });
-    }
-
-    fn page_again(
-        &mut self,
-        key: usize,
-        connection: usize,
-        now_ns: u64,
-        send: impl FnOnce(&Kind, &mut Vec<u8>, u16, Handle),
-    ) {
+    /// Asks for a page, or sends it, that its checksum did not fit: so many bytes of the operation's buffer.
+    fn page_again(&mut self, key: usize, connection: usize, (from, length): (usize, usize), now_ns: u64) {
         let Some(task) = self.tasks[key].as_mut() else { return };
         task.retries += 1;
-        let place = &self.connections[connection].place;
+        let to = &mut self.connections[connection];
         if task.retries > WRONG_PAGES_MAX {
-            let text = format!("{}: pages that their checksums do not fit, again and again", place.host);
+            let text = format!("{}: pages that their checksums do not fit, again and again", to.place.host);
             return self.fail(key, TargetError::coded("EBADMSG", text), now_ns);
         }
         let open = task.kind.file().and_then(|file| self.files.get(&file));
         let Some(FileState::Open { handle, .. }) = open.map(|it| &it.state) else { return };
-        let to = &mut self.connections[connection];
         let stream = to.stream_for(key);
-        send(&task.kind, &mut to.outgoing, stream, *handle);
+        match &task.kind {
+            Kind::Read { offset, .. } => {
+                let piece = Piece { offset: *offset + from as u64, length_bytes: length as u32 };
+                wire::read_pages(&mut to.outgoing, stream, *handle, piece, true);
+            }
+            Kind::Write { offset, buffer, .. } => {
+                let page = &buffer[from..from + length];
+                wire::write_pages(&mut to.outgoing, stream, *handle, *offset + from as u64, page, true);
+            }
+            _ => {} // nothing else has pages
+        }
     }
 
     /// A file is open again, at whatever server: what waited for it goes on.
@@ -807,23 +777,11 @@ impl Client {
         let Some(there) = self.files.get_mut(&file) else { return };
         there.state = FileState::Recovering { waiting: Vec::new() };
         let opening = if there.mode == Mode::Read { Opening::Read } else { Opening::Update };
-        let path = there.path.clone();
-        let key = self.add(Task {
-            tag: None,
-            kind: Kind::Open { file, opening, is_recovery: true },
-            path,
-            opaque: String::new(),
-            tried: vec![gone.host.clone()],
-            refresh: true,
-            connection: None,
-            redirects: 0,
-            retries: 0,
-            incoming: Incoming::nothing(),
-            first_byte_ns: 0,
-            deadline_ns: now_ns.saturating_add(self.settings.limit_ns),
-            resend_ns: None,
-            last_failure: why.to_owned(),
-        });
+        let kind = Kind::Open { file, opening, is_recovery: true };
+        let deadline_ns = now_ns.saturating_add(self.settings.limit_ns);
+        let task = Task::new(None, kind, there.path.clone(), deadline_ns);
+        let tried = vec![gone.host.clone()];
+        let key = self.add(Task { tried, refresh: true, last_failure: why.to_owned(), ..task });
         self.send_to(key, self.settings.first.clone(), now_ns);
     }
 

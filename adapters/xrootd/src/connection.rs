@@ -48,9 +48,8 @@ pub struct Connection {
     /// Operations that are sent when the login is through.
     pub waiting: VecDeque<usize>,
     pub heard_ns: u64,
+    /// What the server said of it.
     pub tls: Tls,
-    /// TLS is spoken, or about to be.
-    pub is_secure: bool,
     /// The shell is to begin with TLS: whatever comes before it has is believed by nobody.
     pub begins_tls: bool,
 }
@@ -58,7 +57,7 @@ pub struct Connection {
 impl Connection {
     /// The shell is to begin with TLS.
     pub fn secure(&mut self, connection: usize, actions: &mut VecDeque<Action>) {
-        (self.is_secure, self.begins_tls) = (true, true);
+        self.begins_tls = true;
         actions.push_back(Action::Secure { connection, place: self.place.clone() });
     }
 

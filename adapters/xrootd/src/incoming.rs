@@ -4,9 +4,10 @@ use crate::wire::{self, CHECKSUM_BYTES, PIECE_BYTES};
 use weir_seams::target::Buffer;
 
 /// What stands between the bytes of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Form {
     /// Nothing.
+    #[default]
     Plain,
     /// Before each piece which one it is.
     Pieces,
@@ -14,7 +15,8 @@ enum Form {
     Pages { offset: u64 },
 }
 
-/// Where an answer's next bytes go.
+/// Where an answer's next bytes go; of what has no content, nowhere.
+#[derive(Default)]
 pub struct Incoming {
     form: Form,
     /// Bytes of the buffer that are there; the next goes behind them.
@@ -38,25 +40,7 @@ pub struct Incoming {
 
 impl Incoming {
     fn new(form: Form, end: usize) -> Incoming {
-        let head = [0; PIECE_BYTES];
-        let wrong = Vec::new();
-        Incoming {
-            form,
-            filled: 0,
-            end,
-            head,
-            head_filled: 0,
-            left: 0,
-            piece: 0,
-            page_from: 0,
-            wrong,
-            reached: 0,
-        }
-    }
-
-    /// Of what has no content.
-    pub fn nothing() -> Incoming {
-        Incoming::new(Form::Plain, 0)
+        Incoming { form, end, ..Incoming::default() }
     }
 
     pub fn plain(buffer: &Buffer) -> Incoming {
@@ -137,9 +121,7 @@ impl Incoming {
             let room = room.filter(|room| room.len() == count).ok_or("more than was asked for")?;
             room.copy_from_slice(&bytes[..count]);
             (self.filled, self.left, bytes) = (self.filled + count, self.left - count, &bytes[count..]);
-            if self.left == 0
-                && let Form::Pages { .. } = self.form
-            {
+            if self.left == 0 && head_bytes == CHECKSUM_BYTES {
                 self.check_page(buffer);
             }
         }

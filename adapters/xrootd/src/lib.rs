@@ -11,7 +11,7 @@ mod wire;
 
 use crate::client::{Place, Settings};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
 use weir_seams::target::url::host_and_port;
@@ -78,12 +78,12 @@ fn named(file: &str, number: u32) -> String {
 
 /// The bearer token of this user, where the WLCG's "Bearer Token Discovery" (1.0) looks for it.
 fn token(user: u32) -> Option<String> {
-    // In a folder that all may write to, a file of somebody else is none of ours.
+    // In a folder that all may write to, what somebody else has put there is none of ours, and not even opened: it may be a pipe.
     let is_own = |path: &Path| {
         let about = std::fs::metadata(path);
-        about.is_ok_and(|about| about.uid() == user && about.len() <= 2 * TOKEN_BYTES_MAX as u64)
+        about.is_ok_and(|it| it.is_file() && it.uid() == user && it.len() <= 2 * TOKEN_BYTES_MAX as u64)
     };
-    let of_file = |path: &Path| std::fs::read_to_string(path).ok().filter(|_| is_own(path));
+    let of_file = |path: &Path| is_own(path).then(|| std::fs::read_to_string(path).ok()).flatten();
     let variable = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty());
     let found = variable("BEARER_TOKEN")
         .and_then(|token| token.into_string().ok())
@@ -131,7 +131,7 @@ impl Target for Root {
             secure: self.secure,
             token: token(user.uid),
         };
-        let session = session::XrootdSession::new(own, options.text("ca").map(PathBuf::from))
+        let session = session::XrootdSession::new(own, options.text("ca").as_deref().map(Path::new))
             .map_err(|error| TargetError::new(format!("{url}: {error}")))?;
         Ok(Box::new(session))
     }

@@ -4,7 +4,7 @@ use crate::client::{Action, Client, Place, Settings};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_seams::target::{Completion, Request, Session};
@@ -75,8 +75,7 @@ impl Link {
 pub struct XrootdSession {
     client: Client,
     links: Vec<Option<Link>>,
-    authorities: Option<PathBuf>,
-    /// Read when the first server speaks TLS: a hundred certificates take their time.
+    /// Unless a file of certificates was named, read when the first server speaks TLS: a hundred certificates take their time.
     trust: Option<Arc<ClientConfig>>,
     epoll: Epoll,
     memory: Vec<u8>,
@@ -86,11 +85,9 @@ pub struct XrootdSession {
 
 impl XrootdSession {
     /// `authorities`: a file of certificates that are trusted beside the machine's. Errors: also where it is none.
-    pub fn new(settings: Settings, authorities: Option<PathBuf>) -> io::Result<XrootdSession> {
-        let trust = authorities.as_deref().map(|file| trust(Some(file))).transpose()?;
+    pub fn new(settings: Settings, authorities: Option<&Path>) -> io::Result<XrootdSession> {
         Ok(XrootdSession {
-            authorities,
-            trust,
+            trust: authorities.map(|file| trust(Some(file))).transpose()?,
             client: Client::new(settings),
             links: Vec::new(),
             epoll: Epoll::new(READY_MAX)?,
@@ -127,17 +124,17 @@ impl XrootdSession {
     /// Begins with TLS. Errors: what the server is called is no name that a certificate has.
     fn secure(&mut self, connection: usize, place: &Place) -> Result<(), String> {
         let Some(link) = self.links.get_mut(connection).and_then(Option::as_mut) else { return Ok(()) };
+        let failed = |error: &dyn std::fmt::Display| format!("TLS: {error}");
         let name = match literal(&place.host) {
             Some(address) => ServerName::from(address),
-            None => ServerName::try_from(place.host.clone()).map_err(|error| format!("TLS: {error}"))?,
+            None => ServerName::try_from(place.host.clone()).map_err(|error| failed(&error))?,
         };
-        let in_words = |error: &dyn std::fmt::Display| format!("TLS: {error}");
-        let trust = match &self.trust {
-            Some(trust) => Arc::clone(trust),
-            None => trust(self.authorities.as_deref()).map_err(|error| in_words(&error))?,
+        let trusted = match self.trust.take() {
+            Some(trusted) => trusted,
+            None => trust(None).map_err(|error| failed(&error))?,
         };
-        self.trust = Some(Arc::clone(&trust));
-        let mut tls = ClientConnection::new(trust, name).map_err(|error| in_words(&error))?;
+        let trusted = self.trust.insert(trusted);
+        let mut tls = ClientConnection::new(Arc::clone(trusted), name).map_err(|error| failed(&error))?;
         tls.set_buffer_limit(Some(TLS_HELD_BYTES));
         link.tls = Some(Box::new(tls));
         self.client.secured(connection);

@@ -64,6 +64,26 @@ pub struct Task {
 }
 
 impl Task {
+    /// One that nobody has been asked for yet; of the path of what it is of, or of none.
+    pub fn new(tag: Option<u64>, kind: Kind, path: String, deadline_ns: u64) -> Task {
+        Task {
+            tag,
+            kind,
+            path,
+            opaque: String::new(),
+            tried: Vec::new(),
+            refresh: false,
+            connection: None,
+            redirects: 0,
+            retries: 0,
+            incoming: Incoming::default(),
+            first_byte_ns: 0,
+            deadline_ns,
+            resend_ns: None,
+            last_failure: String::new(),
+        }
+    }
+
     /// Its answer is content of a file.
     pub fn takes_content(&self) -> bool {
         matches!(self.kind, Kind::Read { .. } | Kind::ReadPieces { .. })

@@ -234,7 +234,6 @@ pub struct Status {
     pub is_last: bool,
     /// Which follow this body, beyond the length in the answer's head.
     pub follows_bytes: u32,
-    pub offset: u64,
 }
 
 /// Of an answer on `stream`. Errors: its checksum, its stream or its length is another.
@@ -247,8 +246,7 @@ pub fn status(stream: u16, body: &[u8]) -> Result<Status, &'static str> {
     if own[4..6] != stream.to_be_bytes() || !(of_pages(READ_PAGES) || of_pages(WRITE_PAGES)) {
         return Err("a status of another request");
     }
-    let offset = own[16..].try_into().map_or(0, u64::from_be_bytes);
-    Ok(Status { is_last: own[7] == 0, follows_bytes: number(&own, 12).unwrap_or(0), offset })
+    Ok(Status { is_last: own[7] == 0, follows_bytes: number(&own, 12).unwrap_or(0) })
 }
 
 /// Offsets of the pages that did not arrive as they were sent, from what follows the status of a write.

@@ -1,10 +1,14 @@
 //! Content that can be verified wherever it is read: each word follows from the file's name and its place.
 
 use weir_core::seed;
+use weir_seams::target::TargetError;
 
 /// The golden ratio's bits: the SplitMix64 sequence (Steele, Lea, Flood, OOPSLA 2014).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: usize = 8;
+
+/// Code of what was read and is not what belongs there.
+pub const DIFFERS: &str = "EBADMSG";
 
 /// What a file of this name holds: the last part of its path, so that it is the same by whatever way it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,31 @@ impl Content {
             }
         });
         first
+    }
+
+    /// Why what was moved is not what was asked for, from places of the file (offset and length), `asked` bytes together. What was
+    /// `read` is compared with what stands there; `None`: it is not to be.
+    pub fn wrong(
+        self,
+        moved: u64,
+        asked: u64,
+        places: impl Iterator<Item = (u64, u64)>,
+        read: Option<&[u8]>,
+    ) -> Option<TargetError> {
+        let mut places = places.peekable();
+        if moved != asked {
+            let offset = places.peek().map_or(0, |(offset, _)| *offset);
+            let text = format!("{moved} of {asked} bytes at offset {offset}: the file ends there");
+            return Some(TargetError::coded("ENODATA", text));
+        }
+        let mut rest = read?;
+        let at = places.find_map(|(offset, length)| {
+            let (bytes, others) = rest.split_at_checked(length as usize)?;
+            rest = others;
+            self.difference(offset, bytes)
+        })?;
+        let text = format!("the content differs from what belongs there from offset {at} on");
+        Some(TargetError::coded(DIFFERS, text))
     }
 
     /// Calls `each` with every piece of a word that lies in `length` bytes from `offset` on.

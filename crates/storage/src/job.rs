@@ -27,8 +27,8 @@ pub struct Next {
     /// Of the operation among those of its job.
     pub number: u64,
     pub file: usize,
-    /// Of its first piece.
-    pub offset: u64,
+    /// Its first piece, and of most operations the only one.
+    pub first: Piece,
     /// Of all its pieces.
     pub length_bytes: u64,
     pub is_read: bool,
@@ -161,11 +161,23 @@ impl Job {
         }
         let number = self.issued;
         let draw = self.draw(number);
-        let file = match self.pattern {
-            Pattern::Sequential => self.place_in_order(number)?.0,
-            Pattern::Random => (draw >> 32) as usize % self.places.len(),
+        let (file, block) = match self.pattern {
+            Pattern::Sequential => {
+                let all: u64 = self.places.iter().map(|(_, count)| count).sum();
+                let mut left = number % all;
+                let file = self.places.iter().position(|(_, count)| {
+                    let here = left < *count;
+                    left -= if here { 0 } else { *count };
+                    here
+                })?;
+                (file, self.places[file].0 + left)
+            }
+            Pattern::Random => {
+                let file = (draw >> 32) as usize % self.places.len();
+                (file, self.drawn_block(draw, file))
+            }
         };
-        let first = self.piece(number, file, 0);
+        let first = self.block(file, block);
         // Only the last operation of a file in order is shorter, and it is one piece.
         let length_bytes = u64::from(first.length_bytes) * u64::from(self.pieces);
         let share = (seed::split(draw, "kind") >> 11) as f64 / (1_u64 << 53) as f64;
@@ -178,43 +190,35 @@ impl Job {
         self.under_way += 1;
         self.files[file].is_dirty |= !is_read;
         let possible_ns = intended_ns.max(self.room_ns).max(self.not_before_ns);
-        let offset = first.offset;
-        Some(Next { number, file, offset, length_bytes, is_read, intended_ns, possible_ns })
+        Some(Next { number, file, first, length_bytes, is_read, intended_ns, possible_ns })
     }
 
-    /// Where an operation goes, piece by piece; the same whenever it is asked.
+    /// Where an operation goes, piece by piece.
     pub fn pieces(&self, next: Next) -> impl Iterator<Item = Piece> + '_ {
-        (0..self.pieces).map(move |index| self.piece(next.number, next.file, index))
+        (0..self.pieces).map(move |index| self.piece(next, index))
     }
 
-    pub fn piece(&self, number: u64, file: usize, index: u32) -> Piece {
-        let block = match self.pattern {
-            Pattern::Sequential => self.place_in_order(number).map_or(0, |(_, block)| block),
-            Pattern::Random => {
-                let draw = self.draw(number).wrapping_add(u64::from(index));
-                let within = seed::split(draw, "place");
-                ((u128::from(within) * u128::from(self.places[file].1)) >> 64) as u64
-            }
-        };
-        let offset = block * self.size_bytes;
-        let length_bytes = self.size_bytes.min(self.files[file].size_bytes - offset) as u32;
-        Piece { offset, length_bytes }
+    /// The same whenever it is asked. Only operations at random places have more than their first.
+    pub fn piece(&self, next: Next, index: u32) -> Piece {
+        if index == 0 {
+            return next.first;
+        }
+        let draw = self.draw(next.number).wrapping_add(u64::from(index));
+        self.block(next.file, self.drawn_block(draw, next.file))
     }
 
     fn draw(&self, number: u64) -> u64 {
         seed::split(self.seed.wrapping_add(number), "operation")
     }
 
-    /// File and block of an operation that follows those before it.
-    fn place_in_order(&self, number: u64) -> Option<(usize, u64)> {
-        let all: u64 = self.places.iter().map(|(_, count)| count).sum();
-        let mut left = number.checked_rem(all)?;
-        let file = self.places.iter().position(|(_, count)| {
-            let here = left < *count;
-            left -= if here { 0 } else { *count };
-            here
-        })?;
-        Some((file, self.places[file].0 + left))
+    fn drawn_block(&self, draw: u64, file: usize) -> u64 {
+        ((u128::from(seed::split(draw, "place")) * u128::from(self.places[file].1)) >> 64) as u64
+    }
+
+    fn block(&self, file: usize, block: u64) -> Piece {
+        let offset = block * self.size_bytes;
+        let length_bytes = self.size_bytes.min(self.files[file].size_bytes - offset) as u32;
+        Piece { offset, length_bytes }
     }
 
     /// An operation has ended, well or not.

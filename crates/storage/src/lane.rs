@@ -1,5 +1,6 @@
 //! One thread of a load: its session, its jobs, and the operations that are under way.
 
+use crate::content::DIFFERS;
 use crate::flight::Flights;
 use crate::job::{AFTER_FAILURE_NS, Job, JobFile, Next, syncs_each};
 use crate::plan::{Plan, SyncWhen};
@@ -12,7 +13,7 @@ use weir_core::failure::{Failure, Failures};
 use weir_core::record::Series;
 use weir_core::times::Times;
 use weir_seams::target::{
-    Answer, Buffer, Completion, Mode, Operation, Request, Session, SessionSettings, TargetError,
+    Answer, Buffer, Completion, Mode, Operation, Piece, Request, Session, SessionSettings, TargetError,
 };
 use weir_seams::workload::Control;
 use weir_sys::clock::{self, ThreadMark};
@@ -31,8 +32,9 @@ const REOPEN_EVERY_NS: u64 = 200_000_000;
 enum Purpose {
     Move {
         next: Next,
-        /// Which of its pieces is asked for, where they are one after the other.
+        /// Which of its pieces is asked for, where they are one after the other, and where that lies.
         piece: u32,
+        place: Piece,
     },
     /// The sync that belongs to a write.
     SyncOf {
@@ -318,25 +320,25 @@ impl Lane {
         buffer.resize(next.length_bytes as usize);
         let JobFile { id: file, content, .. } = self.jobs[job].files[next.file];
         let operation = if !next.is_read {
-            content.fill(next.offset, &mut buffer);
-            Operation::Write { file, offset: next.offset, buffer }
+            content.fill(next.first.offset, &mut buffer);
+            Operation::Write { file, offset: next.first.offset, buffer }
         } else if self.reads_pieces {
             buffer.scatter(self.jobs[job].pieces(next));
             Operation::ReadPieces { file, buffer }
         } else {
             return self.read_piece(job, next, 0, buffer, now_ns);
         };
-        self.submit(job, Purpose::Move { next, piece: 0 }, operation, now_ns);
+        self.submit(job, Purpose::Move { next, piece: 0, place: next.first }, operation, now_ns);
     }
 
     /// Reads one piece of an operation to where it belongs.
     fn read_piece(&mut self, job: usize, next: Next, piece: u32, mut buffer: Buffer, issued_ns: u64) {
         let size = self.plan.size_bytes as usize;
-        let place = self.jobs[job].piece(next.number, next.file, piece);
+        let place = self.jobs[job].piece(next, piece);
         buffer.narrow(piece as usize * size, place.length_bytes as usize);
         let file = self.jobs[job].files[next.file].id;
         let operation = Operation::Read { file, offset: place.offset, buffer };
-        self.submit(job, Purpose::Move { next, piece }, operation, issued_ns);
+        self.submit(job, Purpose::Move { next, piece, place }, operation, issued_ns);
     }
 
     fn submit(&mut self, job: usize, purpose: Purpose, operation: Operation, now_ns: u64) {
@@ -403,9 +405,9 @@ impl Lane {
             }
         };
         match flight.purpose {
-            Purpose::Move { next, piece } => {
+            Purpose::Move { next, piece, place } => {
                 let moved = if let Answer::Moved { bytes } = answer { bytes } else { 0 };
-                if let Some(error) = self.wrong(job, next, piece, moved, completion.buffer.as_ref()) {
+                if let Some(error) = self.wrong(job, next, place, moved, completion.buffer.as_ref()) {
                     self.buffers.extend(completion.buffer);
                     return self.fail(flight, done_ns, error);
                 }
@@ -449,44 +451,31 @@ impl Lane {
         self.ready.push_back(job);
     }
 
-    /// Why what was read or written is not what was asked for.
+    /// Why what was read or written is not what was asked for: of a piece by itself from `place`, else of all that were.
     fn wrong(
         &mut self,
         job: usize,
         next: Next,
-        piece: u32,
+        place: Piece,
         moved: u64,
         buffer: Option<&Buffer>,
     ) -> Option<TargetError> {
-        let Job { files, .. } = &self.jobs[job];
-        let asked = |piece| self.jobs[job].piece(next.number, next.file, piece);
-        let is_whole = !next.is_read || self.reads_pieces;
-        let (offset, length_bytes) = match is_whole {
-            true => (next.offset, next.length_bytes),
-            false => (asked(piece).offset, u64::from(asked(piece).length_bytes)),
+        let content = self.jobs[job].files[next.file].content;
+        let read = buffer.map(|buffer| &buffer[..]).filter(|_| next.is_read && self.plan.verify);
+        let offset_and_length = |piece: Piece| (piece.offset, u64::from(piece.length_bytes));
+        let wrong = match self.reads_pieces {
+            true => {
+                let places = self.jobs[job].pieces(next).map(offset_and_length);
+                content.wrong(moved, next.length_bytes, places, read)
+            }
+            false => {
+                let (offset, asked) = offset_and_length(place);
+                content.wrong(moved, asked, std::iter::once((offset, asked)), read)
+            }
         };
-        if moved != length_bytes {
-            let text = format!("{moved} of {length_bytes} bytes at offset {offset}: the file ends there");
-            return Some(TargetError::coded("ENODATA", text));
-        }
-        if !next.is_read || !self.plan.verify {
-            return None;
-        }
-        let content = files[next.file].content;
-        let buffer = buffer?;
-        let at = match is_whole {
-            true => self.jobs[job].pieces(next).enumerate().find_map(|(index, piece)| {
-                let from = index * self.plan.size_bytes as usize;
-                content.difference(piece.offset, buffer.get(from..from + piece.length_bytes as usize)?)
-            }),
-            false => content.difference(offset, buffer),
-        };
-        let at = at?;
-        self.jobs[job].done.mismatched += 1;
-        Some(TargetError::coded(
-            "EBADMSG",
-            format!("the content differs from what belongs there from offset {at} on"),
-        ))
+        let differs = wrong.as_ref().is_some_and(|error| error.code.as_deref() == Some(DIFFERS));
+        self.jobs[job].done.mismatched += u64::from(differs);
+        wrong
     }
 
     fn count(&mut self, flight: Flight, next: Next, done_ns: u64, control: &Control) {

@@ -2,13 +2,13 @@
 
 use super::barrier::{self, Barrier};
 use super::{Act, Piece, Script, ScriptPlan, Section};
-use crate::content::Content;
+use crate::content::{Content, DIFFERS};
 use crate::flight::Flights;
 use crate::job::Done;
 use crate::metrics;
 use std::collections::VecDeque;
-use std::io;
 use std::time::Duration;
+use std::{io, iter};
 use weir_core::failure::{Failure, Failures};
 use weir_core::times::Times;
 use weir_seams::target::{
@@ -386,11 +386,13 @@ impl ScriptLane {
             (Act::Write(piece) | Act::Read(piece), Answer::Moved { bytes: moved }) => {
                 let content = self.jobs[flight.job].files[piece.file].content;
                 let is_read = matches!(flight.act, Act::Read(_));
-                let wrong = self.wrong(content, piece, is_read, moved, completion.buffer.as_ref());
+                let asked = piece.length_bytes;
+                let read = completion.buffer.as_deref().filter(|_| is_read && self.plan.verify);
+                let wrong = content.wrong(moved, asked, iter::once((piece.offset, asked)), read);
                 let holds = (!is_read).then_some((content, piece.offset, piece.length_bytes));
                 self.keep(completion.buffer, holds);
                 if let Some(error) = wrong {
-                    if error.code.as_deref() == Some("EBADMSG") {
+                    if error.code.as_deref() == Some(DIFFERS) {
                         self.jobs[flight.job].done.mismatched += 1;
                     }
                     return self.fail(flight, done_ns, error);
@@ -410,31 +412,6 @@ impl ScriptLane {
         if let Some(begun) = &mut job.begun {
             begun.bytes += bytes;
         }
-    }
-
-    fn wrong(
-        &self,
-        content: Content,
-        piece: Piece,
-        is_read: bool,
-        moved: u64,
-        buffer: Option<&Buffer>,
-    ) -> Option<TargetError> {
-        if moved != piece.length_bytes {
-            let text = format!(
-                "{moved} of {} bytes at offset {}: the file ends there",
-                piece.length_bytes, piece.offset
-            );
-            return Some(TargetError::coded("ENODATA", text));
-        }
-        if !is_read || !self.plan.verify {
-            return None;
-        }
-        let at = content.difference(piece.offset, buffer?)?;
-        Some(TargetError::coded(
-            "EBADMSG",
-            format!("the content differs from what belongs there from offset {at} on"),
-        ))
     }
 
     /// One operation failed: it is told, and the job goes on.
