@@ -228,19 +228,20 @@ fn a_router_that_delays_every_second_packet_is_named_under_the_legacy_profile_an
 // Spec: evidence.md#fitness-2
 #[test]
 fn a_generator_that_its_rate_outruns_makes_the_run_inconclusive() {
-    need_lab();
+    // Over loopback: a lab's fabric would have to carry the flood too, and may be late before the generator is.
     let _turn = turn();
-    let step = |rate: &str| {
+    let at = |rate: &str| {
+        let here = "address = \"127.0.0.1\"\nlauncher = \"local\"\n";
         format!(
-            "[[step]]\nname = \"ping\"\nworkload = \"latency\"\nfrom = \"left-0\"\nto = \"right-0\"\nduration = \"2s\"\nrate = \"{rate}\"\n\
+            "[scenario]\nname = \"sibling\"\nabout = \"written by a test\"\ntrials = 1\nseed = 7\n[hosts.left-0]\n{here}[hosts.right-0]\n{here}\
+             [[step]]\nname = \"ping\"\nworkload = \"latency\"\nfrom = \"left-0\"\nto = \"right-0\"\nduration = \"2s\"\nrate = \"{rate}\"\n\
              [[criterion]]\ntext = \"quick\"\nmetric = \"latency.round_trip_seconds.median\"\nat_most = \"1s\"\n"
         )
     };
-    let outrun = || run_scenario(&scenario(FAST, &step("1000000Hz")), &[]);
-    let (status, summary, _) = settled_unless(&["emulator-limited"], outrun, |(_, summary, _)| summary);
+    let (status, summary, _) = run_scenario(&at("1000000Hz"), &[]);
     assert_eq!(factor(&summary), "generator-limited", "{summary:#}");
     assert_eq!((status, summary["verdict"].as_str()), (3, Some("inconclusive")), "{summary:#}");
-    let (status, summary, _) = run_settled(&scenario(FAST, &step("200Hz")), &[]);
+    let (status, summary, _) = run_settled(&at("200Hz"), &[]);
     assert_eq!((status, factor(&summary).as_str()), (0, "unknown"), "{summary:#}");
 }
 
