@@ -23,9 +23,14 @@ pub fn flag(param: &'static Param) -> Arg {
     let about = param.about.trim_end_matches('.').to_owned();
     let default = param.default.filter(|_| param.kind != Kind::Flag);
     let help = default.map_or(about.clone(), |default| format!("{about} [default: {default}]"));
-    let arg = Arg::new(param.name).long(param.name.replace('_', "-")).help(help);
+    let arg = Arg::new(param.name)
+        .required(param.required && param.kind == Kind::Texts)
+        .long(param.name.replace('_', "-"))
+        .help(help);
     match param.kind {
         Kind::Flag => arg.action(ArgAction::SetTrue),
+        // Several are one value and no sweep.
+        Kind::Texts => arg.value_name("TEXT…").num_args(1..),
         kind => arg.value_name(format!("{}[,…]", value_name(kind))).value_delimiter(','),
     }
 }

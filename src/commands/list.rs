@@ -68,6 +68,7 @@ fn param_json(param: &Param) -> Value {
 fn kind_name(kind: Kind) -> Value {
     match kind {
         Kind::Text => "text".into(),
+        Kind::Texts => "texts".into(),
         Kind::Choice(choices) => json!(choices),
         Kind::Count => "count".into(),
         Kind::Ratio => "ratio".into(),

@@ -54,6 +54,10 @@ impl Single<'_> {
         let mut sweep = String::new();
         for Given { param, texts } in self.given {
             match texts.as_slice() {
+                all if param.kind == Kind::Texts => {
+                    let all: Vec<String> = all.iter().map(|text| written(param.kind, text)).collect();
+                    _ = writeln!(text, "{} = [{}]", param.name, all.join(", "));
+                }
                 [one] => _ = writeln!(text, "{} = {}", param.name, written(param.kind, one)),
                 all => {
                     let all: Vec<String> = all.iter().map(|text| written(param.kind, text)).collect();
@@ -119,11 +123,11 @@ fn written(kind: Kind, text: &str) -> String {
     }
 }
 
-/// A folder of our own for as long as the run lasts.
-struct Scratch(PathBuf);
+/// A folder of our own for as long as it lasts.
+pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    fn new() -> anyhow::Result<Scratch> {
+    pub fn new() -> anyhow::Result<Scratch> {
         let path = std::env::temp_dir().join(format!("weir-{}-{}", std::process::id(), random_hex(4)?));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("cannot make a folder for the run's records: {}", path.display()))?;

@@ -96,9 +96,9 @@ fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
 
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
-    let step = stream_step("").replace("\"stream\"", "\"replay\"");
+    let step = stream_step("").replace("\"stream\"", "\"copy\"");
     let error = refused(&scenario("rate = \"1Gbit/s\"\nrtt = \"16ms\"", &step), &[]);
-    assert!(error.contains("\"replay\"") && error.contains("not yet"), "{error}");
+    assert!(error.contains("\"copy\"") && error.contains("not yet"), "{error}");
 }
 
 #[test]

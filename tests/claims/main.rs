@@ -28,6 +28,7 @@ mod output;
 mod path;
 mod power_cut;
 mod process_faults;
+mod replay;
 mod report_page;
 mod resume;
 mod scale;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-const LAB: &str = r#"
+pub const LAB: &str = r#"
 [lab]
 [[lab.site]]
 name = "store"
@@ -27,7 +27,7 @@ rate = "500Mbit/s"
 rtt = "4ms"
 "#;
 
-const CLUSTER: &str = r#"
+pub const CLUSTER: &str = r#"
 [[service]]
 name = "files"
 system = "xrootd"
@@ -37,13 +37,13 @@ set.xrootd = { shared = true }
 "#;
 
 /// A named lab with services; gone with this value.
-struct Up {
+pub struct Up {
     name: &'static str,
     _folder: tempfile::TempDir,
 }
 
 impl Up {
-    fn new(name: &'static str, text: &str) -> Up {
+    pub fn new(name: &'static str, text: &str) -> Up {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lab.toml");
         fs::write(&file, text).unwrap();
@@ -59,7 +59,7 @@ impl Up {
         let program = env!("CARGO_BIN_EXE_weir");
         start(weir().args(["lab", "exec", self.name, "user-0", "--", program, "io"]).args(arguments))
     }
-    fn io_done(&self, arguments: &[&str]) -> Value {
+    pub fn io_done(&self, arguments: &[&str]) -> Value {
         document(&ran(finish_within(self.io(arguments), Duration::from_secs(60))))
     }
 }
@@ -75,7 +75,7 @@ fn document(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-fn figure(summary: &Value, metric: &str, statistic: &str) -> f64 {
+pub fn figure(summary: &Value, metric: &str, statistic: &str) -> f64 {
     let found = summary["points"][0]["metrics"][metric][statistic].as_f64();
     found.unwrap_or_else(|| panic!("{metric}: {summary:#}"))
 }
@@ -179,7 +179,7 @@ fn a_cluster_has_a_door_for_http_and_a_proxy_keeps_what_was_read_through_it() {
     read(&up, "root://store-0//store/f-0?pages=true", &[]);
 }
 
-const WEB_AND_OBJECTS: &str = r#"
+pub const WEB_AND_OBJECTS: &str = r#"
 [[service]]
 name = "web"
 system = "webdav"
@@ -441,12 +441,12 @@ do = { kill = { for = "2s" } }
 }
 
 /// A scenario with one service, in a folder with what else it needs.
-struct Scenario {
+pub struct Scenario {
     folder: tempfile::TempDir,
 }
 
 impl Scenario {
-    fn new(text: &str) -> Scenario {
+    pub fn new(text: &str) -> Scenario {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("scenario.toml"), text).unwrap();
         Scenario { folder }
@@ -457,7 +457,7 @@ impl Scenario {
         fs::write(path, text).unwrap();
         self
     }
-    fn run(&self, more: &[&str]) -> Ran {
+    pub fn run(&self, more: &[&str]) -> Ran {
         let out = self.folder.path().join("results");
         let file = self.folder.path().join("scenario.toml");
         let mut arguments = vec!["run", file.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()];

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub enum Kind {
     /// Any text.
     Text,
+    /// A text, or a list of them.
+    Texts,
     /// One of a closed list.
     Choice(&'static [&'static str]),
     /// A plain whole number.
@@ -142,8 +144,10 @@ impl Value {
             Err(UnitError { problem: format!("expected {expected}, found {found}") })
         };
         match (kind, raw) {
-            (Kind::Text | Kind::Hosts | Kind::Target, Raw::Text(text)) => Ok(Value::Text((*text).to_owned())),
-            (Kind::Text | Kind::Hosts | Kind::Target, _) => wrong("a text in quotes"),
+            (Kind::Text | Kind::Texts | Kind::Hosts | Kind::Target, Raw::Text(text)) => {
+                Ok(Value::Text((*text).to_owned()))
+            }
+            (Kind::Text | Kind::Texts | Kind::Hosts | Kind::Target, _) => wrong("a text in quotes"),
             (Kind::Account, Raw::Text(text)) if !text.is_empty() => Ok(Value::Text((*text).to_owned())),
             (Kind::Account, Raw::Integer(number)) if u32::try_from(*number).is_ok() => {
                 Ok(Value::Text(number.to_string()))
@@ -276,6 +280,17 @@ impl Values {
     getter!(flag, Flag, bool, |inner: &bool| *inner);
     getter!(text, Text, String, |inner: &String| inner.clone());
     getter!(table, Table, Values, |inner: &BTreeMap<String, Value>| Values(inner.clone()));
+    /// All texts of a parameter that takes one or several; none where it was not given.
+    pub fn texts(&self, key: &str) -> Vec<String> {
+        let text = |value: &Value| match value {
+            Value::Text(text) => text.clone(),
+            other => panic!("parameter {key:?} is declared as another kind than {other:?}"),
+        };
+        match self.0.get(key) {
+            Some(Value::List(list)) => list.iter().map(text).collect(),
+            one => one.iter().map(|value| text(value)).collect(),
+        }
+    }
     /// The member of a seam that the parameter names, with what is given of its parameters.
     pub fn member(&self, key: &str) -> Option<Member> {
         let value = self.0.get(key)?;

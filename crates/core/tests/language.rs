@@ -308,6 +308,34 @@ fn a_text_in_a_sweeps_list_may_be_a_range_whose_values_keep_the_parameters_bound
     refused(&of("\"link.wan.loss\" = [\"10%..1000%\"]"), "", "");
 }
 
+// Spec: scenario.md#point-8
+#[test]
+fn a_case_may_have_a_list_of_its_own_of_what_the_sweep_varies() {
+    let of = |line: &str| {
+        format!(
+            "{}[sweep]\n\"step.x.streams\" = [1, 2]\n\"link.wan.rtt\" = [\"1ms\", \"2ms\"]\n[[case]]\nname = \"a\"\n[[case]]\nname = \"b\"\n\
+             set = {{ {line} }}\n",
+            whole()
+        )
+    };
+    let points = |text: &str, sets: &[&str]| -> Vec<String> {
+        let plan = plan_with(text, sets, false);
+        plan.configurations.iter().map(|configuration| configuration.id.clone()).collect()
+    };
+    let one = of("\"sweep.streams\" = 4");
+    let of_a = ["a/rtt=1ms,streams=1", "a/rtt=2ms,streams=1", "a/rtt=1ms,streams=2", "a/rtt=2ms,streams=2"];
+    assert_eq!(points(&one, &[]), [&of_a[..], &["b/rtt=1ms,streams=4", "b/rtt=2ms,streams=4"]].concat());
+    let several = of("sweep.streams = [\"4..8*2\"], sweep.rtt = [\"3ms\"]");
+    assert_eq!(
+        points(&several, &["sweep.streams=7", "sweep.rtt=9ms"]),
+        ["a/rtt=9ms,streams=7", "b/rtt=3ms,streams=4", "b/rtt=3ms,streams=8"]
+    );
+    refused(&of("\"sweep.stream\" = 4"), "no dimension of [sweep] is called so", "streams");
+    refused(&of("\"sweep.streams\" = []"), "a list of 1 to", "");
+    refused(&of("\"sweep.streams\" = [0]"), "out of range", "");
+    refused(&of("\"step.x.streams\" = 4"), "which [sweep] varies", "sweep.streams");
+}
+
 // Spec: scenario.md#path-5
 #[test]
 fn a_path_may_be_written_as_nested_tables() {

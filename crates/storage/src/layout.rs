@@ -44,13 +44,22 @@ impl Laid {
         let of_job =
             |job: &u32| (0..plan.files_per_job).map(|file| plan.file_of(*job, file)).collect::<Vec<u64>>();
         let wanted: BTreeSet<u64> = jobs.iter().flat_map(of_job).collect();
-        let paths: Vec<String> = wanted.iter().map(|index| names.of(*index)).collect();
+        // Many jobs may have the same file: it is asked for once.
+        let paths: BTreeSet<String> = wanted.iter().map(|index| names.of(*index)).collect();
+        let paths: Vec<String> = paths.into_iter().collect();
         let there = laid.looked_at(plan, &paths)?;
-        for ((index, path), there) in wanted.into_iter().zip(paths).zip(there) {
-            let found = laid.file(plan, path, there, may_make)?;
-            laid.files.insert(index, found);
+        let mut found = BTreeMap::new();
+        for (path, there) in paths.into_iter().zip(there) {
+            found.insert(path.clone(), laid.file(plan, path, there, may_make)?);
         }
+        let of_index = |index: u64| Some((index, found.get(&names.of(index))?.clone()));
+        laid.files.extend(wanted.into_iter().filter_map(of_index));
         Ok(laid)
+    }
+
+    /// Those of one job, in its order.
+    pub fn of_job(&self, plan: &Plan, job: u32) -> Vec<LaidFile> {
+        (0..plan.files_per_job).filter_map(|file| self.files.get(&plan.file_of(job, file)).cloned()).collect()
     }
 
     /// What the target says of each path, several asked for at a time: one after the other, files far away take their round trips.
@@ -92,6 +101,9 @@ impl Laid {
     }
 
     fn names(&mut self, plan: &Plan) -> Result<Names, TargetError> {
+        if !plan.listed.is_empty() {
+            return Ok(Names::There(plan.listed.clone()));
+        }
         if let Some(pattern) = &plan.numbered {
             return Ok(Names::Numbered(pattern.clone()));
         }

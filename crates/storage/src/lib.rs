@@ -9,10 +9,12 @@ mod layout;
 mod load;
 mod metrics;
 mod plan;
+mod replay;
 mod script;
 pub mod target;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 mod workload;
 
 pub use plan::CACHES_KEY;

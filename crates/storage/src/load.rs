@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use weir_core::evidence::{Candidate, CoreTime, GeneratorFacts, Load, THREAD_FULL, link_rate, percent};
 use weir_core::failure::Failures;
-use weir_core::record::{Observed, Row};
+use weir_core::record::{Histogram, Observed, Row};
 use weir_seams::workload::{DeriveContext, Derived, Outcome};
 
 /// Rows of the whole trial.
@@ -140,4 +140,28 @@ pub fn judged(
         derived.invalid = Some(format!("no operation was done: {why}"));
     }
     derived
+}
+
+/// How the generators of all hosts kept their clocks. `period_seconds`: between two ticks of a job.
+pub fn generator(hosts: &[&HostFigures], period_seconds: f64) -> GeneratorFacts {
+    let most =
+        |of: fn(&HostFigures) -> u64| hosts.iter().map(|host| of(host)).max().unwrap_or(0) as f64 / 1e9;
+    GeneratorFacts {
+        due_count: hosts.iter().map(|host| host.due).sum(),
+        missed_count: 0,
+        lateness_seconds: most(|it| it.lateness_p99_ns),
+        lateness_seconds_max: most(|it| it.lateness_max_ns),
+        period_seconds,
+    }
+}
+
+/// The value that a share of all does not exceed.
+pub fn percentile_ns(histogram: &Histogram, share: f64) -> u64 {
+    let wanted = (histogram.count.iter().sum::<u64>() as f64 * share).ceil() as u64;
+    let mut seen = 0;
+    let found = histogram.value_ns.iter().zip(&histogram.count).find(|(_, count)| {
+        seen += **count;
+        seen >= wanted
+    });
+    found.map_or(histogram.max_ns, |(value, _)| (*value).min(histogram.max_ns))
 }

@@ -86,6 +86,8 @@ pub struct Plan {
     pub options: Values,
     /// Files by number, below the target's path: `{n}` in it stands for the number.
     pub numbered: Option<String>,
+    /// Files by name, below the target: dealt in turn, from the first again. Empty: those that are there, or that are made.
+    pub listed: Vec<String>,
     pub jobs: u32,
     pub files_per_job: u32,
     pub is_shared: bool,
@@ -126,7 +128,7 @@ pub fn target_of(
 }
 
 /// Of `FOLDER/f-{n}` leaves the folder, and gives the rest.
-fn numbered(path: &mut String) -> Option<String> {
+pub fn numbered(path: &mut String) -> Option<String> {
     let slash = path[..path.find(NUMBER)?].rfind('/');
     let rest = path.split_off(slash.map_or(0, |slash| slash + 1));
     if path.len() > 1 {
@@ -153,6 +155,7 @@ impl Plan {
             target,
             options,
             numbered,
+            listed: Vec::new(),
             jobs,
             files_per_job: count("files_per_job"),
             is_shared: values.text("layout").as_deref() == Some("shared"),

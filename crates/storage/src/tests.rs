@@ -24,7 +24,12 @@ use weir_sys::clock;
 
 #[test]
 fn every_workload_keeps_the_claims_of_the_seam() {
-    let given = [("target", text("null:")), ("jobs", Value::Count(2))];
+    let given = [
+        ("target", text("null:")),
+        ("jobs", Value::Count(2)),
+        ("trace", text("random-1")),
+        ("file_size", size(1 << 30)),
+    ];
     conformance::check_given(&workloads(TARGETS), &given);
 }
 

@@ -2,14 +2,14 @@
 
 use crate::lane::{Apart, JobPlan, Lane, LaneOutcome};
 use crate::layout::Laid;
-use crate::load::{HostFigures, at_once, bodies, judged};
+use crate::load::{HostFigures, at_once, bodies, generator, judged, percentile_ns};
 use crate::metrics;
 use crate::plan::{Pattern, Plan};
 use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 use std::time::Duration;
 use weir_core::Values;
-use weir_core::evidence::{Factor, GeneratorFacts};
+use weir_core::evidence::Factor;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, Row};
 use weir_core::scenario::{RoleKey, Shape};
@@ -123,9 +123,7 @@ impl Workload for Io {
         let apart = Apart { times: part.jobs.len() <= TIMES_MAX, curves: part.jobs.len() <= CURVES_MAX };
         let mut of_lanes: Vec<Vec<JobPlan>> = vec![Vec::new(); threads];
         for (index, job) in part.jobs.iter().enumerate() {
-            let files =
-                (0..plan.files_per_job).filter_map(|file| laid.files.get(&plan.file_of(*job, file)).cloned());
-            of_lanes[index % threads].push((*job, files.collect()));
+            of_lanes[index % threads].push((*job, laid.of_job(&plan, *job)));
         }
         let lanes = of_lanes.into_iter().enumerate().map(|(index, jobs)| {
             let name = format!("{}.{index}", assignment.host);
@@ -140,10 +138,11 @@ impl Workload for Io {
             Ok(bodies) => bodies,
             Err(text) => return Derived { invalid: Some(text), ..Derived::default() },
         };
-        let is_timed = context.values.frequency("rate").is_some();
         let is_remote = self.plan(context.values).is_ok_and(|plan| plan.target.build.offers().is_remote);
         let figures: Vec<&HostFigures> = bodies.iter().collect();
-        let generator = is_timed.then(|| self.generator(context.values, &bodies));
+        let rate = context.values.frequency("rate").map(|rate| rate.0).filter(|rate| *rate > 0.0);
+        let jobs = context.values.count("jobs").unwrap_or(1) as f64;
+        let generator = rate.map(|rate| generator(&figures, jobs / rate));
         let mut derived = judged(context, &figures, is_remote, generator);
         let mix = context.values.ratio("mix").unwrap_or(1.0);
         let total = derived.rows.iter().find(|row| row.metric == metrics::BYTES_TOTAL).cloned();
@@ -153,21 +152,6 @@ impl Workload for Io {
             derived.rows.push(Row { metric: metric.to_owned(), ..total });
         }
         derived
-    }
-}
-
-impl Io {
-    fn generator(&self, values: &Values, bodies: &[HostFigures]) -> GeneratorFacts {
-        let most = |of: fn(&HostFigures) -> u64| bodies.iter().map(of).max().unwrap_or(0) as f64 / 1e9;
-        let rate = values.frequency("rate").map_or(0.0, |rate| rate.0);
-        let jobs = values.count("jobs").unwrap_or(1) as f64;
-        GeneratorFacts {
-            due_count: bodies.iter().map(|body| body.due).sum(),
-            missed_count: 0,
-            lateness_seconds: most(|it| it.lateness_p99_ns),
-            lateness_seconds_max: most(|it| it.lateness_max_ns),
-            period_seconds: if rate > 0.0 { jobs / rate } else { 0.0 },
-        }
     }
 }
 
@@ -248,15 +232,4 @@ fn outcome(host: String, plan: &Plan, control: &Control, lanes: Vec<LaneOutcome>
     }
     outcome.body = serde_json::to_value(body).unwrap_or_default();
     outcome
-}
-
-/// The value that a share of all does not exceed.
-fn percentile_ns(histogram: &weir_core::record::Histogram, share: f64) -> u64 {
-    let wanted = (histogram.count.iter().sum::<u64>() as f64 * share).ceil() as u64;
-    let mut seen = 0;
-    let found = histogram.value_ns.iter().zip(&histogram.count).find(|(_, count)| {
-        seen += **count;
-        seen >= wanted
-    });
-    found.map_or(histogram.max_ns, |(value, _)| (*value).min(histogram.max_ns))
 }

@@ -1,5 +1,7 @@
 //! `weir io`: load on anything that stores. The flags are the parameters of the workloads.
 
+mod trace;
+
 use super::flags::{flag, texts};
 use super::single::{Given, Single, table};
 use crate::output::{say, say_json};
@@ -12,6 +14,10 @@ use weir_seams::workload::WorkloadEntry;
 
 /// What the names of the workloads begin with.
 const PREFIX: &str = "io-";
+/// A load that is called so here too.
+const REPLAY: &str = "replay";
+/// What is no load.
+const TRACE: &str = "trace";
 /// Keys of every step that are flags here too.
 const OF_STEPS: [&str; 3] = ["duration", "warm_up", "interval"];
 /// Given by its place, and by this machine.
@@ -19,7 +25,12 @@ const TARGET: &str = "target";
 const HOSTS: &str = "hosts";
 
 /// Load storage: files of this machine, or of a server
-pub struct Args {
+pub enum Args {
+    Load(LoadArgs),
+    Trace(trace::TraceArgs),
+}
+
+pub struct LoadArgs {
     workload: &'static WorkloadEntry,
     given: Vec<Given>,
     out: Option<PathBuf>,
@@ -28,15 +39,16 @@ pub struct Args {
 }
 
 fn entries() -> impl Iterator<Item = (&'static str, &'static WorkloadEntry)> {
-    registry::workloads().iter().filter_map(|entry| Some((entry.name.strip_prefix(PREFIX)?, entry)))
+    let name = |name: &'static str| name.strip_prefix(PREFIX).or((name == REPLAY).then_some(REPLAY));
+    registry::workloads().iter().filter_map(move |entry| Some((name(entry.name)?, entry)))
 }
 
 /// The workload's keys and those of every step, each once.
 fn params(entry: &'static WorkloadEntry) -> impl Iterator<Item = &'static Param> {
     let own =
         entry.params.iter().filter(|param| !matches!(param.name, TARGET | HOSTS | weir_storage::CACHES_KEY));
-    // A load that is a number of repetitions has no time of its own.
-    let is_counted = entry.params.iter().any(|param| param.name == "repetitions");
+    // A load that is a number of repetitions, or a trace, has no time of its own.
+    let is_counted = entry.params.iter().any(|param| matches!(param.name, "repetitions" | "trace"));
     let of_steps: &[&str] = if is_counted { &[] } else { &OF_STEPS };
     own.chain(of_steps.iter().filter_map(|name| scenario::step_key(name)))
 }
@@ -69,6 +81,7 @@ impl clap::Args for Args {
             .subcommand_required(true)
             .arg_required_else_help(true)
             .subcommands(entries().map(of))
+            .subcommand(trace::TraceArgs::augment_args(Command::new(TRACE)))
             .after_help(
                 "\
 Examples:
@@ -78,6 +91,7 @@ Examples:
   weir io seq mem: --file-size 1GiB --jobs 4
   weir io burst /data --jobs 1,4,16 --size 40MB
   weir io small dav://store:8080/set --jobs 20 --files 200 --verify
+  weir io replay root://store//data --trace random-1 random-2 --jobs 100 --think 20ms
 
 Files that a load makes go away with it; one that exists is only read unless --mix says otherwise.
 A flag with a list measures one point a value.",
@@ -92,19 +106,22 @@ impl FromArgMatches for Args {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        if name == TRACE {
+            return trace::TraceArgs::from_arg_matches(matches).map(Args::Trace);
+        }
         let (_, workload) = entries().find(|(known, _)| *known == name).ok_or_else(missing)?;
         let target = workload.params.iter().filter(|param| param.name == TARGET);
         let given = target.chain(params(workload)).filter_map(|param| {
             let texts = texts(matches, param);
             (!texts.is_empty()).then_some(Given { param, texts })
         });
-        Ok(Args {
+        Ok(Args::Load(LoadArgs {
             workload,
             given: given.collect(),
             out: matches.get_one::<PathBuf>("out").cloned(),
             trials: matches.get_one::<u32>("trials").copied().unwrap_or(1),
             json: matches.get_flag("json"),
-        })
+        }))
     }
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Args::from_arg_matches(matches)?;
@@ -114,6 +131,10 @@ impl FromArgMatches for Args {
 
 /// Exit status 2: nothing could be measured; 3: what was measured does not count, or not all of it was.
 pub fn run(args: &Args) -> anyhow::Result<i32> {
+    let args = match args {
+        Args::Load(args) => args,
+        Args::Trace(args) => return trace::run(args),
+    };
     let single = Single {
         workload: args.workload,
         given: &args.given,

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const STATISTICS: &[&str] = &["mean", "median", "min", "max", "cv", "spread", "p95", "p99"];
 /// Domains of metrics whose workloads are not there yet.
-const LATER_DOMAINS: &[&str] = &["replay", "transfer"];
+const LATER_DOMAINS: &[&str] = &["transfer"];
 
 pub(super) struct Criteria {
     pub list: Vec<Criterion>,

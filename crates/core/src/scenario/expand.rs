@@ -35,6 +35,8 @@ pub(super) struct Case {
     pub published: BTreeMap<String, f64>,
     /// What the case sets, by the name it has among the parameters.
     pub parameters: BTreeMap<String, Value>,
+    /// Lists of its own, by dimension.
+    pub lists: BTreeMap<String, Vec<(Value, Node)>>,
 }
 
 #[derive(Debug, Default)]
@@ -51,10 +53,24 @@ pub(super) struct Expansion {
 impl Expansion {
     /// Number of configurations; `None` when it does not fit a machine word.
     pub fn count(&self) -> Option<usize> {
-        let cases = self.cases.len().max(1);
+        match self.cases.as_slice() {
+            [] => self.count_of(None),
+            cases => cases.iter().try_fold(0_usize, |sum, case| sum.checked_add(self.count_of(Some(case))?)),
+        }
+    }
+
+    /// Of one case.
+    pub fn count_of(&self, case: Option<&Case>) -> Option<usize> {
         self.dimensions
             .iter()
-            .try_fold(cases, |product, dimension| product.checked_mul(dimension.values.len()))
+            .try_fold(1_usize, |product, dimension| product.checked_mul(dimension.values_of(case).len()))
+    }
+}
+
+impl Dimension {
+    /// Its values, those of the case where that has a list of its own.
+    pub fn values_of<'a>(&'a self, case: Option<&'a Case>) -> &'a [(Value, Node)] {
+        case.and_then(|case| case.lists.get(&self.name)).unwrap_or(&self.values)
     }
 }
 
@@ -154,26 +170,54 @@ fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems<'_
             problems.add_help(at, format!("two dimensions are called `{name}`"), alias_help(&path));
             continue;
         }
-        let mut values: Vec<(Value, Node)> = Vec::new();
-        let mut seen = BTreeSet::new();
-        let mut good = true;
-        for (value, node) in list.iter().flat_map(|item| items(target.param, item, problems)) {
-            let Some(value) = value else {
-                good = false;
-                continue;
-            };
-            if !seen.insert(value.to_json().to_string()) {
-                problems.add(node.at, format!("`{path}` has this value twice: {}", value.to_json()));
-                good = false;
-                continue;
-            }
-            values.push((value, node));
-        }
-        if good {
+        if let Some(values) = distinct(&path, target.param, list, problems) {
             all.push(Dimension { path, at, name, param: target.param, values });
         }
     }
     all
+}
+
+/// All values of a list; `None` where one cannot be read or is there twice, once that is told.
+fn distinct(path: &str, param: &Param, list: &[Node], problems: &Problems<'_>) -> Option<Vec<(Value, Node)>> {
+    let mut values: Vec<(Value, Node)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut good = true;
+    for (value, node) in list.iter().flat_map(|item| items(param, item, problems)) {
+        let Some(value) = value else {
+            good = false;
+            continue;
+        };
+        if !seen.insert(value.to_json().to_string()) {
+            problems.add(node.at, format!("`{path}` has this value twice: {}", value.to_json()));
+            good = false;
+            continue;
+        }
+        values.push((value, node));
+    }
+    good.then_some(values)
+}
+
+/// What a case lists of a dimension: one value or several.
+fn list_of_case(
+    dimension: &str,
+    dimensions: &[Dimension],
+    (at, node): (Place, &Node),
+    problems: &Problems<'_>,
+) -> Option<Vec<(Value, Node)>> {
+    let Some(known) = dimensions.iter().find(|known| known.name == dimension) else {
+        let names = dimensions.iter().map(|known| known.name.as_str());
+        let message = format!("`sweep.{dimension}`: no dimension of [sweep] is called so");
+        problems.add_helped(at, message, suggestion(dimension, names));
+        return None;
+    };
+    let one = std::slice::from_ref(node);
+    let list = node.as_list().unwrap_or(one);
+    if list.is_empty() || list.len() > CONFIGURATIONS_MAX {
+        let message = format!("`sweep.{dimension}`: a list of 1 to {CONFIGURATIONS_MAX} values");
+        problems.add(node.at, message);
+        return None;
+    }
+    distinct(&format!("sweep.{dimension}"), known.param, list, problems)
 }
 
 /// What an item of a sweep's list stands for: itself, or what a range has; `None` for what cannot be read, once that is told.
@@ -238,7 +282,8 @@ fn cases(root: &Table, metrics: &[Metric], problems: &Problems<'_>) -> Vec<Case>
                 published.insert(name, value);
             }
         }
-        all.push(Case { name, enabled, sets, published, parameters: BTreeMap::new() });
+        let (parameters, lists) = (BTreeMap::new(), BTreeMap::new());
+        all.push(Case { name, enabled, sets, published, parameters, lists });
     }
     all
 }
@@ -261,6 +306,9 @@ fn published_value(
     Some((format!("{}.{statistic}", metric.name), value))
 }
 
+/// What the path of a dimension's list begins with.
+const LIST: &str = "sweep.";
+
 /// Names what cases set: the last word of the path where it is the only one so called, else the whole path. A name must
 /// mean the same in every case, so it is chosen over all of them.
 fn name_case_parameters(
@@ -271,11 +319,20 @@ fn name_case_parameters(
     problems: &Problems<'_>,
 ) {
     let mut paths_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (path, ..) in cases.iter().flat_map(|case| &case.sets) {
+    let is_list = |path: &str| path.starts_with(LIST);
+    for (path, ..) in cases.iter().flat_map(|case| &case.sets).filter(|(path, ..)| !is_list(path)) {
         let last = path.rsplit('.').next().unwrap_or(path).to_owned();
         paths_of.entry(last).or_default().insert(path.clone());
     }
     for case in cases {
+        let (lists, sets) = std::mem::take(&mut case.sets).into_iter().partition(|(path, ..)| is_list(path));
+        case.sets = sets;
+        let lists: Vec<(String, Place, Node)> = lists;
+        for (path, at, node) in &lists {
+            let dimension = path.trim_start_matches(LIST);
+            let list = list_of_case(dimension, &expansion.dimensions, (*at, node), problems);
+            case.lists.extend(list.map(|list| (dimension.to_owned(), list)));
+        }
         for (path, at, node) in &case.sets {
             let Some(target) = path::find(root, path, *at, Speaker::Configuration, workloads, problems)
             else {
@@ -285,7 +342,7 @@ fn name_case_parameters(
                 problems.add_help(
                     *at,
                     format!("case {:?} sets `{path}`, which [sweep] varies", case.name),
-                    format!("take it out of the case, or `{}` out of [sweep]", dimension.name),
+                    format!("give the case a list of its own: `sweep.{}`", dimension.name),
                 );
                 continue;
             }

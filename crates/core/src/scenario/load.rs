@@ -250,8 +250,8 @@ fn configurations(
         cases => cases.iter().map(Some).collect(),
     };
     for case in cases {
-        for number in 0..count / expansion.cases.len().max(1) {
-            let chosen = combination(expansion, number);
+        for number in 0..expansion.count_of(case).unwrap_or(0) {
+            let chosen = combination(expansion, case, number);
             let configuration = one(&base, expansion, case, &chosen, workloads, problems, &mut ids, defaults);
             let Some(configuration) = configuration else {
                 refused += 1;
@@ -278,11 +278,12 @@ fn configurations(
 }
 
 /// Which value of each dimension the combination `number` takes; the last dimension changes fastest.
-fn combination(expansion: &Expansion, mut number: usize) -> Vec<usize> {
+fn combination(expansion: &Expansion, case: Option<&Case>, mut number: usize) -> Vec<usize> {
     let mut chosen = vec![0; expansion.dimensions.len()];
     for (index, dimension) in expansion.dimensions.iter().enumerate().rev() {
-        chosen[index] = number % dimension.values.len();
-        number /= dimension.values.len();
+        let count = dimension.values_of(case).len();
+        chosen[index] = number % count;
+        number /= count;
     }
     chosen
 }
@@ -305,7 +306,7 @@ fn one(
         set(&mut tree, path, *at, node, workloads, problems);
     }
     for (dimension, index) in expansion.dimensions.iter().zip(chosen) {
-        let (value, node) = &dimension.values[*index];
+        let (value, node) = &dimension.values_of(case)[*index];
         set(&mut tree, &dimension.path, dimension.at, node, workloads, problems);
         parameters.insert(dimension.name.clone(), value.clone());
         swept.push((&dimension.name, value));

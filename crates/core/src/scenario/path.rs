@@ -428,7 +428,7 @@ pub(super) fn check_replaced(root: &Table, target: &Target, problems: &Problems<
     // Names of hosts may be one or a list; what is no value of its own is read by its keys.
     if matches!(
         target.param.kind,
-        Kind::Hosts | Kind::Table(_) | Kind::Map(_) | Kind::Member(_) | Kind::Options
+        Kind::Hosts | Kind::Texts | Kind::Table(_) | Kind::Map(_) | Kind::Member(_) | Kind::Options
     ) {
         return;
     }

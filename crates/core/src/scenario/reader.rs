@@ -293,7 +293,7 @@ fn unknown_key<'n>(
 
 /// Reads one value as a parameter's kind and checks its range.
 pub(super) fn read_value(param: &Param, node: &Node, problems: &Problems<'_>) -> Option<Value> {
-    if let (Kind::Hosts, Data::List(_)) = (param.kind, &node.data) {
+    if let (Kind::Hosts | Kind::Texts, Data::List(_)) = (param.kind, &node.data) {
         let names = texts(node, param.name, problems);
         return Some(Value::List(names.into_iter().map(|(name, _)| Value::Text(name)).collect()));
     }
@@ -470,6 +470,7 @@ pub(super) fn check_name(name: &str, at: Place, key: &str, problems: &Problems<'
 pub(super) fn kind_text(kind: Kind) -> String {
     match kind {
         Kind::Text => "a text in quotes".to_owned(),
+        Kind::Texts => "a text in quotes, or a list of them".to_owned(),
         Kind::Choice(choices) => {
             let all: Vec<String> = choices.iter().map(|choice| format!("\"{choice}\"")).collect();
             format!("one of {}", all.join(", "))

@@ -712,8 +712,7 @@ pub(super) fn shorthand(key: &str) -> Option<&'static str> {
 }
 
 /// Values of a choice that the language has and this version does not: refused by name.
-pub(super) const LATER_VALUES: &[(&str, &[&str])] =
-    &[("workload", &["replay", "random", "small", "restart", "seq", "copy"])];
+pub(super) const LATER_VALUES: &[(&str, &[&str])] = &[("workload", &["copy"])];
 
 /// True for a value that this version does not have.
 pub(super) fn is_later_value(key: &str, value: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Bursts as IOR makes them: every process writes (or reads) its block at the same moment, and the time until its file is closed counts.
 
 use super::outcome::{mean, of_rounds, value};
-use super::{Act, Kind, Script, ScriptFile, ScriptPlan, Section};
+use super::{Act, JobOrder, Kind, Script, ScriptFile, ScriptPlan, Section};
 use crate::plan::MADE;
 use std::collections::BTreeMap;
 use weir_core::metric::{Better, Metric, Scope};
@@ -109,7 +109,7 @@ impl Kind for Burst {
         METRICS
     }
 
-    fn check(&self, plan: &ScriptPlan) -> Result<(), WorkloadError> {
+    fn settle(&self, plan: &mut ScriptPlan) -> Result<(), WorkloadError> {
         let stop = |text: String| Err(WorkloadError::new(text));
         if plan.values.ratio("mix").is_some_and(|mix| mix > 0.0 && mix < 1.0) {
             return stop("`mix`: a burst is either written (0) or read (1)".to_owned());
@@ -123,7 +123,8 @@ impl Kind for Burst {
         Ok(())
     }
 
-    fn script(&self, plan: &ScriptPlan, job: u32) -> Script {
+    fn script(&self, plan: &ScriptPlan, job: JobOrder<'_>) -> Result<Script, WorkloadError> {
+        let job = job.number;
         let (shared, read, block) = (is_shared(plan), is_read(plan), block_bytes(plan));
         let number = if shared { 0 } else { job };
         let from = if shared { u64::from(job) * block } else { 0 };
@@ -178,7 +179,7 @@ impl Kind for Burst {
             acts.extend(shared.then_some(Act::Barrier));
             acts.extend(makes.then_some(Act::Remove { file }));
         }
-        Script { files: vec![ScriptFile { path, size_bytes }], acts }
+        Ok(Script::new(vec![ScriptFile { path, size_bytes }], acts))
     }
 
     fn derive(&self, plan: &ScriptPlan, sections: &[Section]) -> Vec<Row> {

@@ -2,15 +2,17 @@
 
 mod barrier;
 mod burst;
+mod job;
 mod outcome;
 mod restart;
 mod run;
 mod small;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod workload;
 
-use crate::plan::lacks;
+use crate::layout::LaidFile;
+use crate::plan::Plan;
 use std::time::Duration;
 use weir_core::metric::Metric;
 use weir_core::record::Row;
@@ -18,7 +20,9 @@ use weir_core::{Param, Values};
 use weir_seams::target::{Mode, TargetEntry, TargetUrl};
 use weir_seams::workload::{WorkloadEntry, WorkloadError};
 
+pub use crate::replay::REPLAY;
 pub use burst::BURST;
+pub use job::{FileFigures, JobOutcome};
 pub use restart::RESTART;
 pub use small::SMALL;
 
@@ -54,7 +58,16 @@ pub enum Act {
     Remove {
         file: usize,
     },
+    /// For so long after what was before it was done.
     Wait(Duration),
+    /// Keeps a core busy for so much of its time.
+    Burn(Duration),
+    /// The times of `At` count from here.
+    Zero,
+    /// Until so long after that. What is under way goes on.
+    At(Duration),
+    /// The job wants so many bytes, from here or from what it has read already.
+    Wants(u32),
     /// Until all jobs on all hosts are here.
     Barrier,
     /// What is measured together begins, and ends.
@@ -70,11 +83,94 @@ pub struct ScriptFile {
     pub size_bytes: u64,
 }
 
+/// What a job does, one after the other.
+pub type Acts = Box<dyn Iterator<Item = Act> + Send>;
+
 /// What one job does.
-#[derive(Debug, Default)]
 pub struct Script {
     pub files: Vec<ScriptFile>,
-    pub acts: Vec<Act>,
+    pub acts: Acts,
+    /// Of its largest read or write, where buffers are made for that; 0: each as it comes.
+    pub largest_bytes: u64,
+    /// Which of several it follows, and the time that it takes by itself.
+    pub drawn: u32,
+    pub own: Duration,
+}
+
+impl Script {
+    pub fn new(files: Vec<ScriptFile>, acts: Vec<Act>) -> Script {
+        Script { files, acts: Box::new(acts.into_iter()), largest_bytes: 0, drawn: 0, own: Duration::ZERO }
+    }
+}
+
+/// Which job a script is for.
+#[derive(Clone, Copy, Debug)]
+pub struct JobOrder<'a> {
+    pub number: u32,
+    pub seed: u64,
+    /// Its files, where the kind has some laid before; none while a load is only estimated.
+    pub files: &'a [LaidFile],
+}
+
+impl JobOrder<'static> {
+    pub const FIRST: JobOrder<'static> = JobOrder { number: 0, seed: 0, files: &[] };
+}
+
+/// How scripts of a kind are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Whatever fails, the job closes its files and does nothing more.
+    pub one_failure_ends_job: bool,
+    /// Each job has a thread of its own, since it keeps cores busy.
+    pub thread_for_each: bool,
+    /// Reads of one file that follow each other go into one request of so many places, of targets that can.
+    pub vector: u32,
+    /// Longest that opening a file is waited for.
+    pub open_timeout: Duration,
+    /// Metric of issued - intended, of kinds that have times of their own.
+    pub lateness: Option<&'static str>,
+    /// Between two intended times of a job, of an open loop.
+    pub period: Option<Duration>,
+}
+
+impl Manner {
+    pub fn plain(plan: &ScriptPlan) -> Manner {
+        Manner {
+            one_failure_ends_job: false,
+            thread_for_each: false,
+            vector: 1,
+            open_timeout: plan.timeout,
+            lateness: None,
+            period: None,
+        }
+    }
+}
+
+/// What a load is taken to come to before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Of one job.
+    pub bytes: u64,
+    pub acts: u64,
+    pub time: Duration,
+}
+
+impl Expected {
+    pub fn of(script: Script) -> Expected {
+        let mut all = Expected::default();
+        for act in script.acts {
+            all.acts += 1;
+            match act {
+                Act::Read(piece) | Act::Write(piece) => {
+                    all.bytes = all.bytes.saturating_add(piece.length_bytes)
+                }
+                Act::Wait(time) | Act::Burn(time) => all.time = all.time.saturating_add(time),
+                Act::At(time) => all.time = all.time.max(time),
+                _ => {}
+            }
+        }
+        all
+    }
 }
 
 /// What a kind of scripted load is.
@@ -83,9 +179,24 @@ pub trait Kind: Sync {
     fn about(&self) -> &'static str;
     fn params(&self) -> &'static [Param];
     fn metrics(&self) -> &'static [Metric];
-    /// Errors: keys that contradict each other, named.
-    fn check(&self, plan: &ScriptPlan) -> Result<(), WorkloadError>;
-    fn script(&self, plan: &ScriptPlan, job: u32) -> Script;
+    /// Sets what follows from other keys. Errors: keys that contradict each other, named.
+    fn settle(&self, plan: &mut ScriptPlan) -> Result<(), WorkloadError>;
+    /// Files that are found or made before the load.
+    fn lays(&self, _plan: &ScriptPlan) -> Result<Option<Plan>, WorkloadError> {
+        Ok(None)
+    }
+    /// Errors: what it needs beyond its keys cannot be had, in words.
+    fn script(&self, plan: &ScriptPlan, job: JobOrder<'_>) -> Result<Script, WorkloadError>;
+    fn expected(&self, plan: &ScriptPlan) -> Result<Expected, WorkloadError> {
+        self.script(plan, JobOrder::FIRST).map(Expected::of)
+    }
+    fn manner(&self, plan: &ScriptPlan) -> Manner {
+        Manner::plain(plan)
+    }
+    /// What one job came to, beside its sections.
+    fn job_rows(&self, _plan: &ScriptPlan, _job: &JobOutcome) -> Vec<Row> {
+        Vec::new()
+    }
     /// What all sections of all jobs come to, beside what every such load measures.
     fn derive(&self, plan: &ScriptPlan, sections: &[Section]) -> Vec<Row>;
     /// What a reader should know of how the values were taken.
@@ -108,14 +219,35 @@ pub struct Section {
     pub begin_ns: u64,
     pub end_ns: u64,
     pub bytes: u64,
+    /// What the job wanted, read ahead or not.
+    pub wanted_bytes: u64,
+    /// That it waited or computed by itself.
+    pub thought_ns: u64,
     /// Operations in it that failed: it does not count.
     pub failed: u32,
+    /// The first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+}
+
+/// What kind of failure ended a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    Open,
+    Read,
+    /// No answer in time.
+    Late,
+    /// Its server is gone, and the file with it.
+    Gone,
 }
 
 /// What every scripted load asks for, read once.
 #[derive(Clone)]
 pub struct ScriptPlan {
     pub url: TargetUrl,
+    /// Files by number, below the target, of a kind that takes them so.
+    pub numbered: Option<String>,
     pub target: &'static TargetEntry,
     pub options: Values,
     pub jobs: u32,
@@ -139,11 +271,12 @@ impl ScriptPlan {
         let size_bytes = values.size("size").map(|size| size.0);
         let plan = ScriptPlan {
             url,
+            numbered: None,
             target,
             options,
             jobs: count("jobs").unwrap_or(1),
             depth: count("depth").unwrap_or(1),
-            size_bytes: size_bytes.ok_or_else(|| lacks("size"))?,
+            size_bytes: size_bytes.unwrap_or(0),
             file_bytes: values.size("file_size").map_or(0, |size| size.0),
             repetitions: count("repetitions").unwrap_or(1),
             verify: values.flag("verify").unwrap_or(false),
@@ -185,6 +318,6 @@ impl ScriptPlan {
 
 /// The loads of this kind, on whatever targets there are.
 pub fn workloads(targets: &'static [TargetEntry]) -> Vec<WorkloadEntry> {
-    let kinds: [&'static dyn Kind; 3] = [&BURST, &SMALL, &RESTART];
+    let kinds: [&'static dyn Kind; 4] = [&BURST, &SMALL, &RESTART, &REPLAY];
     kinds.into_iter().map(|kind| workload::entry(kind, targets)).collect()
 }

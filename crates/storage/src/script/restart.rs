@@ -1,7 +1,7 @@
 //! An application that computes, writes its state, and reads it back when it starts again.
 
 use super::outcome::{mean, of_rounds, value};
-use super::{Act, Kind, Script, ScriptFile, ScriptPlan, Section};
+use super::{Act, JobOrder, Kind, Script, ScriptFile, ScriptPlan, Section};
 use crate::metrics::{OF_READ_TOTAL, OF_WRITE_TOTAL, READ_TOTAL, WRITE_TOTAL};
 use std::time::Duration;
 use weir_core::metric::{Better, Metric, Scope};
@@ -82,7 +82,7 @@ impl Kind for Restart {
         METRICS
     }
 
-    fn check(&self, plan: &ScriptPlan) -> Result<(), WorkloadError> {
+    fn settle(&self, plan: &mut ScriptPlan) -> Result<(), WorkloadError> {
         let held = u64::from(plan.jobs).saturating_mul(u64::from(plan.depth)).saturating_mul(plan.size_bytes);
         if held > crate::plan::MEMORY_BYTES_MAX {
             return Err(WorkloadError::new(format!(
@@ -93,7 +93,8 @@ impl Kind for Restart {
         Ok(())
     }
 
-    fn script(&self, plan: &ScriptPlan, job: u32) -> Script {
+    fn script(&self, plan: &ScriptPlan, job: JobOrder<'_>) -> Result<Script, WorkloadError> {
+        let job = job.number;
         let file = 0;
         let pieces = || plan.pieces(file, 0, plan.file_bytes, plan.size_bytes);
         let mut acts = Vec::new();
@@ -109,10 +110,8 @@ impl Kind for Restart {
             acts.extend([Act::Close { file }, Act::End, Act::Barrier]);
         }
         acts.extend((!plan.keep).then_some(Act::Remove { file }));
-        Script {
-            files: vec![ScriptFile { path: format!("weir-restart-{job}"), size_bytes: plan.file_bytes }],
-            acts,
-        }
+        let file = ScriptFile { path: format!("weir-restart-{job}"), size_bytes: plan.file_bytes };
+        Ok(Script::new(vec![file], acts))
     }
 
     fn derive(&self, plan: &ScriptPlan, sections: &[Section]) -> Vec<Row> {

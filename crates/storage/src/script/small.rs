@@ -1,6 +1,6 @@
 //! Many small files at once: made, listed, read back and removed by many processes.
 
-use super::{Act, Kind, Script, ScriptFile, ScriptPlan, Section};
+use super::{Act, JobOrder, Kind, Script, ScriptFile, ScriptPlan, Section};
 use weir_core::metric::Metric;
 use weir_core::record::Row;
 use weir_core::{Kind as Type, Param, seed};
@@ -55,7 +55,7 @@ impl Kind for Small {
         &[]
     }
 
-    fn check(&self, plan: &ScriptPlan) -> Result<(), WorkloadError> {
+    fn settle(&self, plan: &mut ScriptPlan) -> Result<(), WorkloadError> {
         if least_bytes(plan) > plan.file_bytes {
             let text = "`file_size_least` is larger than `file_size`".to_owned();
             return Err(WorkloadError::new(text));
@@ -63,7 +63,8 @@ impl Kind for Small {
         Ok(())
     }
 
-    fn script(&self, plan: &ScriptPlan, job: u32) -> Script {
+    fn script(&self, plan: &ScriptPlan, job: JobOrder<'_>) -> Result<Script, WorkloadError> {
+        let job = job.number;
         let count = plan.values.count("files").unwrap_or(1);
         let (least, most) = (least_bytes(plan), plan.file_bytes);
         let file = |number: u64| {
@@ -92,7 +93,7 @@ impl Kind for Small {
             }
             acts.extend((0..files.len()).map(|file| Act::Remove { file }));
         }
-        Script { files, acts }
+        Ok(Script::new(files, acts))
     }
 
     fn derive(&self, _plan: &ScriptPlan, _sections: &[Section]) -> Vec<Row> {

@@ -2,7 +2,7 @@
 
 use super::burst::{BURST_JAIN, BURST_RATE, BURST_SECONDS, BURST_TOTAL};
 use super::restart::LOST;
-use super::{Act, BURST, Kind, Piece, RESTART, SMALL, ScriptPlan, Section, workloads};
+use super::{Act, BURST, JobOrder, Kind, Piece, RESTART, SMALL, ScriptPlan, Section, workloads};
 use crate::metrics::{READ_TOTAL, WRITE_TOTAL};
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn plan(kind: &dyn Kind, keys: &[(&str, Value)]) -> ScriptPlan {
     ScriptPlan::of(&values(kind, "mem:", keys), crate::target::TARGETS).unwrap()
 }
 
-fn values(kind: &dyn Kind, target: &str, keys: &[(&str, Value)]) -> Values {
+pub fn values(kind: &dyn Kind, target: &str, keys: &[(&str, Value)]) -> Values {
     let mut values = Values::defaults(kind.params());
     values.set("target", Value::Text(target.to_owned()));
     for (key, value) in keys {
@@ -29,7 +29,7 @@ fn size(bytes: u64) -> Value {
     Value::Size(Bytes(bytes))
 }
 
-fn of<'a>(rows: &'a [Row], metric: &str) -> Vec<(&'a str, f64)> {
+pub fn of<'a>(rows: &'a [Row], metric: &str) -> Vec<(&'a str, f64)> {
     let plain = |row: &'a Row| match row.value {
         Observed::Value(value) if row.metric == metric => Some((row.entity.as_str(), value)),
         _ => None,
@@ -47,10 +47,9 @@ fn a_burst_is_rounded_up_to_words_split_above_two_gibibytes_and_each_process_has
             ("jobs", Value::Count(4)),
             ("layout", Value::Text(layout.to_owned())),
         ];
-        let acts = BURST.script(&plan(&BURST, &keys), job).acts;
-        acts.into_iter()
-            .filter_map(|act| if let Act::Write(piece) = act { Some(piece) } else { None })
-            .collect()
+        let acts =
+            BURST.script(&plan(&BURST, &keys), JobOrder { number: job, ..JobOrder::FIRST }).unwrap().acts;
+        acts.filter_map(|act| if let Act::Write(piece) = act { Some(piece) } else { None }).collect()
     };
     let piece = |offset, length_bytes| Piece { file: 0, offset, length_bytes };
     assert_eq!(pieces(1, "file-per-process", 3), [piece(0, 8)]);
@@ -65,7 +64,19 @@ fn a_burst_is_rounded_up_to_words_split_above_two_gibibytes_and_each_process_has
 
 fn section(job: u32, kind: &str, round: u32, times_ms: (u64, u64), bytes: u64, failed: u32) -> Section {
     let (begin_ns, end_ns) = (times_ms.0 * 1_000_000, times_ms.1 * 1_000_000);
-    Section { job, kind: kind.to_owned(), round, begin_ns, end_ns, bytes, failed }
+    let kind = kind.to_owned();
+    Section {
+        job,
+        kind,
+        round,
+        begin_ns,
+        end_ns,
+        bytes,
+        wanted_bytes: bytes,
+        thought_ns: 0,
+        failed,
+        cause: None,
+    }
 }
 
 // Spec: storage.md#script-4 and storage.md#script-3
@@ -96,7 +107,7 @@ fn aggregates_go_from_the_first_that_began_to_the_last_that_ended_and_leave_out_
 }
 
 /// All of a load: its hosts' parts at once, and what they come to.
-fn load(name: &str, values: &Values, hosts: usize) -> (Vec<Outcome>, Derived) {
+pub fn load(name: &str, values: &Values, hosts: usize) -> (Vec<Outcome>, Derived) {
     let all = workloads(crate::target::TARGETS);
     let workload: &dyn Workload = all.iter().find(|entry| entry.name == name).unwrap().build;
     let peer = |number: usize| Peer {

@@ -1,18 +1,21 @@
 //! Scripted loads as workloads: the hosts' parts, and what they come to together.
 
 use super::barrier::Barrier;
-use super::run::{KINDS, ScriptLane, ScriptOutcome};
-use super::{Act, Kind, ScriptPlan, Section};
-use crate::load::{HostFigures, at_once, bodies, judged};
+use super::run::{KINDS, OPERATIONS, ScriptLane, ScriptOutcome};
+use super::{JobOrder, Kind, Manner, ScriptPlan, Section};
+use crate::layout::{Laid, LaidFile};
+use crate::load::{HostFigures, at_once, bodies, generator, judged, percentile_ns};
 use crate::metrics;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::time::Duration;
+use weir_core::chunk::FieldSet;
 use weir_core::evidence::Factor;
 use weir_core::metric::Metric;
 use weir_core::record::{Observed, Row};
 use weir_core::scenario::{RoleKey, Shape};
+use weir_core::times::Times;
 use weir_core::{Instant, Values};
 use weir_seams::Entry;
 use weir_seams::target::{TargetEntry, TargetError};
@@ -46,12 +49,14 @@ pub fn entry(kind: &'static dyn Kind, targets: &'static [TargetEntry]) -> Worklo
     }
 }
 
+static RECORDS: &[&FieldSet] = &[&OPERATIONS];
 static ROLES: &[RoleKey] = &[RoleKey::many("hosts")];
 
 /// What a host is told beyond the step's values.
 #[derive(Debug, Serialize, Deserialize)]
 struct HostPart {
     jobs: Vec<u32>,
+    seed: u64,
     address: IpAddr,
     /// The first host's name, and the number of this one.
     first: String,
@@ -68,8 +73,8 @@ struct HostBody {
 
 impl Scripted {
     fn plan(&self, values: &Values) -> Result<ScriptPlan, WorkloadError> {
-        let plan = ScriptPlan::of(values, self.targets)?;
-        self.kind.check(&plan)?;
+        let mut plan = ScriptPlan::of(values, self.targets)?;
+        self.kind.settle(&mut plan)?;
         Ok(plan)
     }
 }
@@ -84,28 +89,24 @@ impl Workload for Scripted {
     fn factors(&self) -> &'static [&'static Factor] {
         metrics::FACTORS
     }
+    fn records(&self) -> &'static [&'static FieldSet] {
+        RECORDS
+    }
 
     fn estimate(&self, values: &Values, _shape: &Shape) -> Result<Estimate, WorkloadError> {
         let plan = self.plan(values)?;
-        let script = self.kind.script(&plan, 0);
-        let (mut bytes, mut pauses) = (0_u64, Duration::ZERO);
-        for act in &script.acts {
-            match act {
-                Act::Read(piece) | Act::Write(piece) => bytes = bytes.saturating_add(piece.length_bytes),
-                Act::Wait(time) => pauses += *time,
-                _ => {}
-            }
-        }
+        let expected = self.kind.expected(&plan)?;
         let jobs = u64::from(plan.jobs);
-        let operations = jobs.saturating_mul(script.acts.len() as u64);
-        let bytes = bytes.saturating_mul(jobs);
+        let operations = jobs.saturating_mul(expected.acts);
+        let bytes = expected.bytes.saturating_mul(jobs);
         let seconds = 1 + bytes / BYTES_PER_SECOND + operations / OPERATIONS_PER_SECOND;
         let bounds = Bounds {
             prepare: Duration::from_secs(20),
             still: plan.timeout + self.kind.pause(&plan) + Duration::from_secs(10),
             drain: plan.timeout + Duration::from_secs(10),
         };
-        Ok(Estimate { bounds, ..Estimate::about(pauses + Duration::from_secs(seconds), Some(bytes)) })
+        let time = expected.time.saturating_add(Duration::from_secs(seconds));
+        Ok(Estimate { bounds, ..Estimate::about(time, Some(bytes)) })
     }
 
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment> {
@@ -118,6 +119,7 @@ impl Workload for Scripted {
             let own = (index as u32..jobs).step_by(hosts.len().max(1)).collect();
             let part = HostPart {
                 jobs: own,
+                seed: request.seed,
                 address: peer.address,
                 first: first.clone(),
                 number: index as u32,
@@ -140,17 +142,30 @@ impl Workload for Scripted {
         })?;
         // Where it cannot be raised, opening the files will tell.
         let _ = weir_sys::socket::raise_open_files();
+        let in_words = |error: TargetError| WorkloadError::new(error.text);
+        let files = self.kind.lays(&plan)?;
+        let laid =
+            files.as_ref().map(|files| Laid::lay(files, &part.jobs, part.number == 0).map_err(in_words));
+        let laid = laid.transpose()?;
+        let manner = self.kind.manner(&plan);
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads =
-            std::thread::available_parallelism().map_or(1, NonZero::get).min(part.jobs.len()).max(1);
+            if manner.thread_for_each { part.jobs.len() } else { cores.min(part.jobs.len()) }.max(1);
         let mut of_lanes: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
         for (index, job) in part.jobs.iter().enumerate() {
-            of_lanes[index % threads].push((*job, self.kind.script(&plan, *job)));
+            let of_job: Vec<LaidFile> = match (&files, &laid) {
+                (Some(files), Some(laid)) => laid.of_job(files, *job),
+                _ => Vec::new(),
+            };
+            let order = JobOrder { number: *job, seed: part.seed, files: &of_job };
+            of_lanes[index % threads].push((*job, self.kind.script(&plan, order)?));
         }
-        let in_words = |error: TargetError| WorkloadError::new(error.text);
-        let lanes = of_lanes.into_iter().map(|scripts| ScriptLane::prepare(&plan, scripts).map_err(in_words));
+        let lanes =
+            of_lanes.into_iter().map(|scripts| ScriptLane::prepare(&plan, manner, scripts).map_err(in_words));
         let lanes = lanes.collect::<Result<_, _>>()?;
         let barrier = barrier(assignment, &part)?;
-        Ok(Box::new(Loading { host: assignment.host.clone(), plan, lanes, barrier }))
+        let (host, kind) = (assignment.host.clone(), self.kind);
+        Ok(Box::new(Loading { host, kind, plan, manner, lanes, barrier, laid }))
     }
 
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
@@ -163,7 +178,9 @@ impl Workload for Scripted {
             Err(error) => return Derived { invalid: Some(error.text), ..Derived::default() },
         };
         let figures: Vec<&HostFigures> = bodies.iter().map(|body| &body.figures).collect();
-        let mut derived = judged(context, &figures, plan.target.build.offers().is_remote, None);
+        let period = self.kind.manner(&plan).period;
+        let generator = period.map(|period| generator(&figures, period.as_secs_f64()));
+        let mut derived = judged(context, &figures, plan.target.build.offers().is_remote, generator);
         let sections: Vec<Section> = bodies.iter().flat_map(|body| body.sections.iter().cloned()).collect();
         derived.rows.extend(self.kind.derive(&plan, &sections));
         derived.warnings.extend(self.kind.remarks(&plan));
@@ -195,9 +212,13 @@ fn barrier(assignment: &Assignment, part: &HostPart) -> Result<Barrier, Workload
 /// One host's part, ready to run.
 struct Loading {
     host: String,
+    kind: &'static dyn Kind,
     plan: ScriptPlan,
+    manner: Manner,
     lanes: Vec<ScriptLane>,
     barrier: Barrier,
+    /// The files that were made go away with it.
+    laid: Option<Laid>,
 }
 
 impl Task for Loading {
@@ -206,15 +227,21 @@ impl Task for Loading {
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        let Loading { host, plan, lanes, barrier } = *self;
+        let Loading { host, kind, plan, manner, lanes, barrier, laid } = *self;
         let stop = |error: std::io::Error| WorkloadError::new(format!("{}: {error}", plan.url));
         barrier.complete(COMPLETE_WITHIN).map_err(stop)?;
         let lanes = at_once(lanes, |lane| lane.run(control, &barrier)).map_err(stop)?;
-        Ok(outcome(host, control.start_at(), lanes))
+        drop(laid);
+        Ok(outcome(host, (kind, &plan, manner), control.start_at(), lanes))
     }
 }
 
-fn outcome(host: String, start: Instant, lanes: Vec<ScriptOutcome>) -> Outcome {
+fn outcome(
+    host: String,
+    (kind, plan, manner): (&dyn Kind, &ScriptPlan, Manner),
+    start: Instant,
+    lanes: Vec<ScriptOutcome>,
+) -> Outcome {
     let mut outcome = Outcome { host, started_ns: start.as_ns(), ..Outcome::default() };
     outcome.ended_ns = lanes.iter().map(|lane| lane.ended_ns).max().unwrap_or(outcome.started_ns);
     let mut figures = HostFigures {
@@ -225,8 +252,21 @@ fn outcome(host: String, start: Instant, lanes: Vec<ScriptOutcome>) -> Outcome {
     for lane in lanes {
         figures.cpu_ns += lane.cpu.as_nanos() as u64;
         figures.busier(lane.ran_and_waited);
-        for (_, done) in &lane.jobs {
-            figures.add(done);
+        for job in &lane.jobs {
+            figures.add(&job.done);
+            outcome.rows.extend(kind.job_rows(plan, job));
+            sections.extend(job.sections.iter().cloned());
+        }
+        let late = lane.lateness.as_ref().and_then(Times::distribution);
+        if let (Some(metric), Some(late)) = (manner.lateness, late) {
+            figures.due += late.count.iter().sum::<u64>();
+            figures.lateness_p99_ns = figures.lateness_p99_ns.max(percentile_ns(&late, 0.99));
+            figures.lateness_max_ns = figures.lateness_max_ns.max(late.max_ns);
+            outcome.rows.push(Row {
+                entity: format!("host.{}", outcome.host),
+                metric: metric.to_owned(),
+                value: Observed::Histogram(late),
+            });
         }
         for ((_, metric), times) in KINDS.iter().zip(&lane.times) {
             if let Some(histogram) = times.distribution() {
@@ -240,7 +280,6 @@ fn outcome(host: String, start: Instant, lanes: Vec<ScriptOutcome>) -> Outcome {
                 });
             }
         }
-        sections.extend(lane.sections);
         figures.first_failed(&lane.failures);
         outcome.failures.absorb(lane.failures);
     }

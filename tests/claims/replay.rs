@@ -1,0 +1,241 @@
+//! `weir io replay` and `weir io trace`: what other programs recorded, on files of this machine and on real servers.
+
+use super::services::{CLUSTER, LAB, Scenario, Up, WEB_AND_OBJECTS, figure};
+use super::support::{Ran, beside, light, need_lab, run, settled, turn};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn document(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+// Spec: replay.md#trace-3, replay.md#trace-7, replay.md#replay-7 and replay.md#replay-8
+#[test]
+fn what_fio_and_strace_recorded_is_replayed_at_its_own_times() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (file, log, trace) = (path("f"), path("fio.log"), path("fio.trace"));
+    let recorded = Command::new("fio")
+        .args(["--name=a", "--size=2m", "--rw=randread", "--bs=4k", "--number_ios=60", "--thinktime=5000"])
+        .args([format!("--filename={}", text(&file)), format!("--write_iolog={}", text(&log))])
+        .arg("--output=/dev/null")
+        .status()
+        .unwrap();
+    assert!(recorded.success());
+    let imported =
+        run(&["io", "trace", "import", text(&log), "--format", "fio-iolog", "--out", text(&trace)]);
+    assert_eq!(imported.status, 0, "{}", imported.stderr);
+    let shown = document(&run(&["io", "trace", "show", text(&trace), "--json"]));
+    assert_eq!((shown["operations"].as_u64(), shown["bytes"].as_u64()), (Some(60), Some(60 * 4096)));
+    let own = shown["seconds"].as_f64().unwrap();
+    assert!(own > 0.29, "60 reads, 5 ms and more apart: {own}");
+    let out = path("results");
+    let replay = || {
+        let done = run(&[
+            "io",
+            "replay",
+            text(folder.path()),
+            "--trace",
+            text(&trace),
+            "--operations",
+            "--json",
+            "--out",
+            text(&out),
+        ]);
+        document(&done)
+    };
+    let summary = settled(replay, |summary| summary);
+    assert_eq!(figure(&summary, "replay.failed_jobs", "mean"), 0.0);
+    assert_eq!(figure(&summary, "replay.reads_count_per_file", "mean"), 60.0);
+    // Each read has its own time: none is later because the one before was.
+    let stretch = figure(&summary, "replay.stretch_ratio", "mean");
+    assert!((0.98..1.1).contains(&stretch), "{stretch}");
+    // A row for each operation, the open and the close among them.
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let kept = fs::read_to_string(results.join("chunks.jsonl")).unwrap();
+    let counts =
+        kept.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["count"].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 62);
+
+    let seen = path("dd.trace");
+    let input = format!("if={}", text(&file));
+    let record = ["io", "trace", "record", "--below", text(folder.path()), "--out", text(&seen), "--"];
+    let done = run(&[&record[..], &["dd", &input, "of=/dev/null", "bs=100k", "skip=2", "count=3"]].concat());
+    assert_eq!(done.status, 0, "{}", done.stderr);
+    let lines = fs::read_to_string(&seen).unwrap();
+    let offsets: Vec<&str> = lines.lines().skip(2).map(|line| line.split(' ').nth(2).unwrap()).collect();
+    assert_eq!(offsets, ["204800", "307200", "409600"]);
+    let failed =
+        run(&[&record[..], &["sh", "-c", &format!("cat {} > /dev/null; exit 7", text(&file))]].concat());
+    assert_eq!(failed.status, 7, "{}", failed.stderr);
+}
+
+// Spec: replay.md#trace-4 and replay.md#trace-5
+#[test]
+fn a_trace_that_is_damaged_or_names_what_is_not_there_is_refused_by_its_place_and_made_ones_are_taken_by_name()
+ {
+    let _lane = light();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (source, trace) = (path("list"), path("t"));
+    fs::write(&source, "0 10\n20 x\n").unwrap();
+    let import = ["io", "trace", "import", text(&source), "--format", "offset-length", "--out", text(&trace)];
+    let refused = run(&import);
+    assert_eq!(refused.status, 2, "{}", refused.stdout);
+    assert!(refused.stderr.contains("line 2: length x is no whole number"), "{}", refused.stderr);
+    assert!(!trace.exists());
+    fs::write(&trace, "# weir-trace/1 file offset length\ngone 0 10\n").unwrap();
+    let data = path("data");
+    fs::create_dir(&data).unwrap();
+    let gone = run(&["io", "replay", text(&data), "--trace", text(&trace), "--json"]);
+    assert!(gone.status != 0 && gone.stderr.contains("gone"), "{} {}", gone.status, gone.stderr);
+    fs::write(&trace, "# weir-trace/1 offset length\n0 10\n-1 10\n").unwrap();
+    let damaged = run(&["io", "replay", text(&data), "--trace", text(&trace), "--file-size", "1MB"]);
+    assert_eq!(damaged.status, 2, "{}", damaged.stdout);
+    assert!(damaged.stderr.contains("line 3: offset -1 is negative"), "{}", damaged.stderr);
+
+    let made = run(&[
+        "io",
+        "trace",
+        "make",
+        "random-3",
+        "--file-size",
+        "1MB",
+        "--records",
+        "50",
+        "--out",
+        text(folder.path()),
+    ]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let of_file = text(&path("random-3.trace")).to_owned();
+    let replay = |trace: &str| {
+        let keys = ["--file-size", "1MB", "--files-per-job", "1", "--reads", "50", "--json"];
+        document(&run(&[&["io", "replay", text(&data), "--trace", trace][..], &keys].concat()))
+    };
+    let (by_name, by_file) = (replay("random-3"), replay(&of_file));
+    let bytes = |summary: &Value| figure(summary, "replay.wanted_bytes", "mean");
+    assert_eq!(bytes(&by_name), bytes(&by_file), "a name is the trace of seed 0");
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 0, "what was made is gone");
+}
+
+// Spec: replay.md#replay-1 and replay.md#replay-2
+#[test]
+fn the_same_trace_is_replayed_on_xrootd_webdav_http_and_s3() {
+    need_lab();
+    let _turn = beside();
+    let up = Up::new("t-replay", &format!("{LAB}{CLUSTER}{WEB_AND_OBJECTS}"));
+    let options = "endpoint=http://store-1:7070&access_key=weir&secret_key=weir-in-a-lab";
+    let mut bytes = Vec::new();
+    for (target, vector) in [
+        ("root://store-0:1094//store", "1"),
+        ("root://store-0:1094//store", "64"),
+        ("dav://store-0:8080/store", "1"),
+        ("http://store-0:8080/store/f-{n}", "1"),
+        (&format!("s3://weir/store?{options}"), "64"),
+    ] {
+        let count: &[&str] = if target.contains("{n}") { &["--file-count", "2"] } else { &[] };
+        let replay = [
+            "replay",
+            target,
+            "--trace",
+            "random-1",
+            "--file-size",
+            "4MB",
+            "--jobs",
+            "6",
+            "--files-per-job",
+            "2",
+            "--reads",
+            "128",
+            "--vector",
+            vector,
+            "--verify",
+            "--json",
+        ];
+        let summary = up.io_done(&[&replay[..], count].concat());
+        assert_eq!(figure(&summary, "replay.failed_jobs", "mean"), 0.0, "{target}: {summary:#}");
+        assert_eq!(figure(&summary, "replay.fetched_ratio", "mean"), 1.0, "{target}");
+        let requests = summary["points"][0]["metrics"]["io.read_seconds"]["n"].as_u64().unwrap();
+        let vectors = vector == "64" && target.starts_with("root");
+        assert_eq!(requests, if vectors { 6 * 2 } else { 6 * 128 }, "{target}");
+        bytes.push(figure(&summary, "replay.wanted_bytes", "mean"));
+    }
+    assert!(bytes.iter().all(|it| *it == bytes[0]), "{bytes:?}");
+}
+
+const REPLAY: &str = r#"
+[scenario]
+name = "replay-a-service"
+trials = 1
+[[step]]
+name = "analysis"
+workload = "replay"
+hosts = "user-0"
+target = "service:files/store/f-{n}"
+file_count = 2
+jobs = 12
+files_per_job = 2
+trace = "random-1"
+reads = 120
+think = "20ms"
+verify = true
+[[service]]
+name = "files"
+system = "xrootd"
+place = { server = "store-1" }
+content = { path = "store/f-{n}", files = 2, size = "16MiB" }
+[[fault]]
+name = "server-dies"
+step = "analysis"
+at = "1s"
+on = "service.files.server.store-1"
+do = { kill = { for = "1500ms" } }
+[[case]]
+name = "patient"
+set = { "step.analysis.timeout" = "20s" }
+[[case]]
+name = "impatient"
+set = { "step.analysis.timeout" = "500ms" }
+[[criterion]]
+text = "who waits loses nothing"
+metric = "replay.failed_jobs"
+case = "patient"
+at_most = 0
+[[criterion]]
+text = "who does not loses every job, and the run goes on"
+metric = "replay.failed_jobs"
+case = "impatient"
+at_least = 12
+"#;
+
+// Spec: replay.md#replay-5
+#[test]
+fn a_server_that_dies_under_a_replay_fails_the_jobs_that_do_not_wait_for_it_and_no_other() {
+    need_lab();
+    let _turn = beside();
+    let scenario = Scenario::new(&format!("{REPLAY}{LAB}"));
+    let ran = || document(&scenario.run(&[]));
+    let summary = settled(ran, |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let of = |case: &str, metric: &str| {
+        let points = summary["points"].as_array().unwrap();
+        let point = points.iter().find(|point| point["case"] == case).unwrap();
+        point["metrics"][metric]["mean"].as_f64().unwrap()
+    };
+    let named = ["late", "gone", "reading", "opening"]
+        .map(|why| of("impatient", &format!("replay.jobs_failed_{why}")));
+    assert_eq!(named.iter().sum::<f64>(), 12.0);
+    assert!(named[0] + named[1] >= 10.0, "late or gone: {named:?}");
+    let seconds = of("patient", "replay.job_seconds");
+    assert!(seconds > 3.5, "2.4 s of thinking, and 1.5 s without a server: {seconds}");
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let failures = fs::read_to_string(results.join("failures.jsonl")).unwrap();
+    assert!(failures.lines().count() >= 12, "{failures}");
+}
