@@ -97,7 +97,7 @@ fn what_this_version_lacks_is_refused_by_name_and_nothing_else_is() {
     let named = |text: &str| -> Vec<String> {
         try_load(text, &[], false).unwrap_err().problems.into_iter().map(|problem| problem.message).collect()
     };
-    let later = "\"replay\"";
+    let later = "\"copy\"";
     let scaling = G100_SCALING.replace("\"stream\"", later);
     let problems = named(&scaling);
     assert!(problems.iter().all(|message| message.contains("not yet")), "{problems:#?}");
