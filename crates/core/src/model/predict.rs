@@ -1,8 +1,8 @@
 //! What a model says of a metric at a point, and why it says nothing where it does not.
 
 use super::{
-    Aggregate, Flow, Model, Segments, aggregates, ceiling_of, ceiling_of_metric, flow_of, fluid, has_ceiling,
-    mathis, overload_backlog, slow_start, window,
+    Aggregate, Flow, Model, Segments, aggregates, ceiling_of, ceiling_of_metric, closed_replay, flow_of,
+    fluid, has_ceiling, mathis, overload_backlog, slow_start, window,
 };
 use crate::metric::{Metric, Modelled};
 use crate::scenario::plan::{Configuration, Step};
@@ -86,9 +86,7 @@ impl Model {
                     .ok_or_else(|| "the path has neither a round trip nor a rate".to_owned())
             }
             Model::OverloadBacklog => backlog(configuration, step),
-            Model::ClosedReplay => {
-                Err("the step does not say jobs, reads, think time and service time".to_owned())
-            }
+            Model::ClosedReplay => replayed(step),
         }
     }
 
@@ -135,6 +133,15 @@ fn aggregates_of(configuration: &Configuration, step: &Step) -> Result<Vec<Aggre
 }
 
 /// The capacity of an event builder is that of its slowest flow, from a source to a builder, where all have as much to carry.
+fn replayed(step: &Step) -> Result<f64, String> {
+    let given = |key: &str| format!("the step does not say `{key}`");
+    let values = &step.values;
+    let jobs = values.count("jobs").ok_or_else(|| given("jobs"))?;
+    let reads = values.count("reads").ok_or_else(|| given("reads"))?;
+    let service = values.duration("bottleneck").ok_or_else(|| given("bottleneck"))?;
+    Ok(closed_replay(jobs, reads, values.duration("think").unwrap_or_default(), service))
+}
+
 fn backlog(configuration: &Configuration, step: &Step) -> Result<f64, String> {
     let given = |key: &str| format!("the step does not say `{key}`");
     let values = &step.values;

@@ -3,7 +3,7 @@
 use super::acts::{CLOSE, OPEN, TRANSFER};
 use crate::script::{Cause, FileFigures, JobOutcome, ScriptPlan, Section};
 use std::collections::BTreeMap;
-use weir_core::metric::{Better, Metric, Scope};
+use weir_core::metric::{Better, Metric, Modelled, Scope};
 use weir_core::record::{Observed, Row};
 
 pub const JOB: &str = "replay.job_seconds";
@@ -16,6 +16,7 @@ const SKEW: &str = "replay.start_skew_seconds";
 const DRAWN: &str = "replay.trace_number";
 const WANTED: &str = "replay.wanted_bytes";
 const FETCHED: &str = "replay.fetched_ratio";
+const REQUESTS: &str = "replay.requests";
 
 /// Files of a step of which each has its own figures; of more, each job has the mean of its files'.
 const FILES_APART_MAX: u64 = 512;
@@ -43,7 +44,7 @@ const CAUSES: [(Cause, &str); 4] = [
 
 /// The first stands for the workload where there is room for one.
 pub static METRICS: &[Metric] = &[
-    of_job_metric(JOB, "s", Better::Lower, "From the common start until a job has closed its files, its thinking included; jobs that failed have none.").column(0).swept(),
+    of_job_metric(JOB, "s", Better::Lower, "From the common start until a job has closed its files, its thinking included; jobs that failed have none.").modelled(Modelled::JobTime).column(0).swept(),
     of_trial(FAILED, "1", "Jobs of which one operation failed: they read no further.").column(1).swept(),
     of_trial(RUN, "s", "From the common start until the last job has closed its files, whichever failed.").column(2).swept(),
     of_job_metric(OVERHEAD, "s", Better::Lower, "What a job took beyond its thinking.").swept(),
@@ -52,6 +53,7 @@ pub static METRICS: &[Metric] = &[
     of_trial(SKEW, "s", "Between the first job that began and the last."),
     of_job_metric(DRAWN, "1", Better::Lower, "Which of the step's traces the job drew, from 0."),
     Metric::new(WANTED, "B", Better::Higher, Scope::Trial, "Bytes that all jobs wanted, whatever was asked of the target for them."),
+    of_trial(REQUESTS, "1", "Reads that were asked of the target, of one place or of many, and answered."),
     of_trial(FETCHED, "1", "Bytes that were asked of the target and came, for each byte that was wanted: more than 1 is waste of reading ahead."),
     of_trial(CAUSES[0].1, "1", "Jobs that failed because a file could not be opened."),
     of_trial(CAUSES[1].1, "1", "Jobs that failed because a read did."),
@@ -162,6 +164,7 @@ pub fn of_all(sections: &[Section]) -> Vec<Row> {
         rows.push(value(ALL, SKEW, seconds(last - first)));
     }
     let sum = |of: fn(&Section) -> u64| sections.iter().map(of).sum::<u64>() as f64;
+    rows.push(value(ALL, REQUESTS, sum(|it| it.reads)));
     let (wanted, fetched) = (sum(|it| it.wanted_bytes), sum(|it| it.bytes));
     rows.push(value(ALL, WANTED, wanted));
     if wanted > 0.0 {
@@ -205,6 +208,7 @@ mod tests {
             end_ns: 2_000_000_000,
             bytes: 300,
             wanted_bytes: 100,
+            reads: 1,
             thought_ns: 0,
             failed: u32::from(cause.is_some()),
             cause,
@@ -221,7 +225,7 @@ mod tests {
             Observed::Value(value) => value,
             _ => panic!(),
         };
-        assert_eq!((of(FAILED), of(RUN), of(FETCHED)), (2.0, 2.0, 3.0));
+        assert_eq!((of(FAILED), of(RUN), of(FETCHED), of(REQUESTS)), (2.0, 2.0, 3.0, 5.0));
         assert_eq!((of(SKEW) * 1e9).round(), 20.0);
         assert_eq!(CAUSES.map(|(_, metric)| of(metric)), [1.0, 0.0, 1.0, 0.0]);
     }

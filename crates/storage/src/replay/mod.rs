@@ -52,6 +52,7 @@ const PARAMS: &[Param] = &[
     Param::new("verify", Type::Flag, "Compare every byte that is read with what belongs there.").default("false"),
     Param::new("timeout", Type::Duration, "Longest that one read is waited for; then it has failed, and its job with it.").default("1200s").range(1e6, 86_400e9),
     Param::new("open_timeout", Type::Duration, "As `timeout`, of opening a file; unless given the same.").range(1e6, 86_400e9),
+    Param::new("bottleneck", Type::Duration, "What a read needs of whatever bounds all jobs together, as a disk's positioning and transfer: for the model closed-replay.").range(0.0, 86_400e9),
     Param::new("operations", Type::Flag, "Record each operation: when it was to be issued, when it was, its first byte and its end.").default("false"),
     Param::new("keep", Type::Flag, "Leave the files that the load made.").default("false"),
     CACHES,

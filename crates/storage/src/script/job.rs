@@ -60,6 +60,7 @@ pub struct Begun {
     pub bytes: u64,
     /// Where the job says what it wants.
     pub wanted_bytes: Option<u64>,
+    pub reads: u64,
     pub thought_ns: u64,
     pub failed: u32,
     pub cause: Option<Cause>,

@@ -221,6 +221,8 @@ pub struct Section {
     pub bytes: u64,
     /// What the job wanted, read ahead or not.
     pub wanted_bytes: u64,
+    /// Reads that were asked of the target, one or many places each.
+    pub reads: u64,
     /// That it waited or computed by itself.
     pub thought_ns: u64,
     /// Operations in it that failed: it does not count.

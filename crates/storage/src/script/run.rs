@@ -329,6 +329,7 @@ impl ScriptLane {
                         begin_ns: now_ns,
                         bytes: 0,
                         wanted_bytes: None,
+                        reads: 0,
                         thought_ns: 0,
                         failed: 0,
                         cause: None,
@@ -374,6 +375,7 @@ impl ScriptLane {
             end_ns: end_ns.saturating_sub(go_ns),
             bytes: begun.bytes,
             wanted_bytes: begun.wanted_bytes.unwrap_or(begun.bytes),
+            reads: begun.reads,
             thought_ns: begun.thought_ns,
             failed: begun.failed,
             cause: begun.cause,
@@ -551,6 +553,7 @@ impl ScriptLane {
         job.free_ns = job.free_ns.max(done_ns);
         if let Some(begun) = &mut job.begun {
             begun.bytes += bytes;
+            begun.reads += u64::from(matches!(flight.act, Act::Read(_)));
         }
         job.of_file(flight.act, bytes, took_ns, done_ns);
     }

@@ -73,6 +73,7 @@ fn section(job: u32, kind: &str, round: u32, times_ms: (u64, u64), bytes: u64, f
         end_ns,
         bytes,
         wanted_bytes: bytes,
+        reads: 0,
         thought_ns: 0,
         failed,
         cause: None,
