@@ -338,8 +338,8 @@ impl<'a> Campaign<'a> {
     fn prepare_services(&mut self, configuration: &Configuration) -> anyhow::Result<()> {
         let Some(stage) = &mut self.stage else { return Ok(()) };
         let lost = stage.up.running.iter_mut().find_map(Running::failed);
+        let cold = services::cold(configuration);
         if lost.is_none() && stage.services == configuration.services {
-            let cold = services::cold(configuration);
             if let (Some(lab), false) = (&stage.lab, cold.is_empty()) {
                 // What does not come back fails its steps too; they say so.
                 self.warnings.extend(stage.up.reset_caches(lab, &cold).err());
@@ -355,6 +355,10 @@ impl<'a> Campaign<'a> {
         };
         *up = services::start(lab, topology, &configuration.services, self.library, folder.path())?;
         services.clone_from(&configuration.services);
+        if !cold.is_empty() {
+            // Content that clients have written is in their caches.
+            self.warnings.extend(up.reset_caches(lab, &cold).err());
+        }
         Ok(())
     }
 

@@ -113,11 +113,21 @@ impl Disk {
             return now_ns;
         }
         array.cache.put(&request);
-        let goes_on = |head: &Head| head.has_moved && (head.file, head.end) == (request.file, request.offset);
-        let (index, is_sequential) = match self.heads.iter().position(goes_on) {
-            Some(index) => (index, true),
+        let position_ns = (self.settings.position_ns as f64 * self.slow).round() as u64;
+        let way = |head: &Head| {
+            let is_before = head.has_moved && head.file == request.file;
+            let gap_bytes = request.offset.checked_sub(head.end).filter(|_| is_before)?;
+            // What lies between passes below the head at the disk's rate.
+            let passing_ns = array.transfer_ns(gap_bytes, self.slow);
+            let is_short = array.rate_bytes_per_second > 0 && passing_ns < position_ns;
+            (gap_bytes == 0 || is_short).then_some((passing_ns, gap_bytes))
+        };
+        let nearest = self.heads.iter().enumerate().filter_map(|(index, head)| Some((way(head)?, index)));
+        let (index, way_ns, is_sequential) = match nearest.min() {
+            Some(((passing_ns, gap_bytes), index)) => (index, passing_ns, gap_bytes == 0),
             None => {
-                ((0..self.heads.len()).min_by_key(|index| self.heads[*index].free_ns).unwrap_or(0), false)
+                let first = (0..self.heads.len()).min_by_key(|index| self.heads[*index].free_ns);
+                (first.unwrap_or(0), position_ns, false)
             }
         };
         let transfer_ns = array.transfer_ns(request.bytes, self.slow);
@@ -127,9 +137,8 @@ impl Disk {
             head.free_ns.max(now_ns.saturating_sub(array.transfer_ns(BUFFER_BYTES, self.slow)))
         } else {
             self.counts.positionings += 1;
-            let position_ns = (self.settings.position_ns as f64 * self.slow).round() as u64;
-            self.heads_ns += position_ns;
-            head.free_ns.max(now_ns) + position_ns
+            self.heads_ns += way_ns;
+            head.free_ns.max(now_ns) + way_ns
         };
         let end_ns = ready_ns.max(array.free_ns) + transfer_ns;
         self.heads_ns += transfer_ns;
@@ -257,6 +266,25 @@ mod tests {
         let (mut disk, mut array) = disk(64, 0);
         let done = (0..640).map(|number| disk.request(&mut array, 0, read(number, 0, MB))).max().unwrap();
         assert!((6_400 * MS..6_500 * MS).contains(&done), "{done}");
+    }
+
+    // Spec: disk.md#disk-1
+    #[test]
+    fn a_short_way_forward_takes_what_lies_between_at_the_rate_and_any_other_a_positioning() {
+        let far = MB;
+        for (from, to, way_ns) in [
+            (0, 100_000, MS),
+            (0, 790_000, 7 * MS + 900_000),
+            (0, far, 8 * MS),
+            (far, far - 2 * 4_096, 8 * MS),
+        ] {
+            let (mut disk, mut array) = disk(1, 0);
+            let first = disk.request(&mut array, 0, read(1, from, 4_096));
+            let second = disk.request(&mut array, first, read(1, to + if to > from { 4_096 } else { 0 }, 4_096));
+            assert_eq!(second - first, way_ns + 40_960, "{from} to {to}");
+            // In another file it is any other.
+            assert_eq!(disk.request(&mut array, second, read(2, to + 8_192, 4_096)) - second, 8 * MS + 40_960);
+        }
     }
 
     // Spec: disk.md#disk-4
