@@ -280,10 +280,14 @@ mod tests {
         ] {
             let (mut disk, mut array) = disk(1, 0);
             let first = disk.request(&mut array, 0, read(1, from, 4_096));
-            let second = disk.request(&mut array, first, read(1, to + if to > from { 4_096 } else { 0 }, 4_096));
+            let second =
+                disk.request(&mut array, first, read(1, to + if to > from { 4_096 } else { 0 }, 4_096));
             assert_eq!(second - first, way_ns + 40_960, "{from} to {to}");
             // In another file it is any other.
-            assert_eq!(disk.request(&mut array, second, read(2, to + 8_192, 4_096)) - second, 8 * MS + 40_960);
+            assert_eq!(
+                disk.request(&mut array, second, read(2, to + 8_192, 4_096)) - second,
+                8 * MS + 40_960
+            );
         }
     }
 

@@ -138,10 +138,23 @@ impl Own {
 
     /// How long a trace takes by itself, at its speed.
     fn own_time(&self, trace: &Trace) -> Duration {
-        self.speed.map_or(Duration::ZERO, |speed| {
-            Duration::from_secs_f64(trace.totals.last_ns as f64 / 1e9 / speed)
-        })
+        let Some(speed) = self.speed else { return Duration::ZERO };
+        let last_ns = match (self.records(!trace.files.is_empty()), trace.records()) {
+            (Some(count), Some(records)) => {
+                let first = records.iter().filter(|record| !record.is_write).take(count as usize);
+                first.last().map_or(0, |record| record.at_ns)
+            }
+            // How long a part of a trace takes that is not kept is not known.
+            (Some(_), None) => 0,
+            (None, _) => trace.totals.last_ns,
+        };
+        seconds(last_ns as f64 / 1e9 / speed)
     }
+}
+
+/// A speed near nothing makes a trace longer than any time.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// Files that a list names. Errors: it cannot be read, or names none; in words.
@@ -192,10 +205,14 @@ impl Kind for Replay {
         }
         let longest = own.choices.iter().map(|choice| choice.length_bytes_max()).max().unwrap_or(0);
         let largest = longest.max(own.read_ahead);
-        let held = u64::from(plan.jobs) * u64::from(plan.depth.min(TIMED_DEPTH)) * largest;
+        let reads = own.records(false).unwrap_or(u64::MAX).max(1);
+        let offers_vectors = plan.target.build.offers().reads_pieces.is_some();
+        let places = if offers_vectors { u64::from(own.vector).min(reads) } else { 1 };
+        let under_way = u64::from(plan.jobs) * u64::from(plan.depth);
+        let held = under_way.saturating_mul(largest).saturating_mul(places);
         if held > crate::plan::MEMORY_BYTES_MAX {
             return stop(format!(
-                "`jobs`, `depth` and the longest read come to {held} bytes of buffers; at most {} are possible",
+                "`jobs`, `depth`, `vector` and the longest read come to {held} bytes of buffers; at most {} are possible",
                 crate::plan::MEMORY_BYTES_MAX
             ));
         }
@@ -332,8 +349,7 @@ impl Kind for Replay {
         let Ok(own) = Own::of(&plan.values) else { return Manner::plain(plan) };
         let period = own.speed.and_then(|speed| {
             let trace = own.choices.iter().find_map(Choice::trace)?;
-            let seconds = trace.totals.last_ns as f64 / 1e9 / speed;
-            Some(Duration::from_secs_f64(seconds / trace.totals.records as f64))
+            Some(seconds(trace.totals.last_ns as f64 / 1e9 / speed / trace.totals.records as f64))
         });
         Manner {
             one_failure_ends_job: true,

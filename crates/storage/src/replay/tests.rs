@@ -210,6 +210,8 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_touched() {
     let (_kept, timed) = written("t", &[], true, &[read(0, 1)]);
     let (_other, list) = written("l", &["../f"], false, &[read(0, 1)]);
     let timed = Value::Text(timed.display().to_string());
+    let (_third, slow) = written("s", &[], true, &[read(0, 1), Record { at_ns: 1, ..read(0, 1) }]);
+    let slow = Value::Text(slow.display().to_string());
     let cases: &[(&[(&str, Value)], &str)] = &[
         (&[], "`trace` is missing"),
         (&[("trace", texts(&["/nowhere/t"]))], "`trace`: /nowhere/t: No such file"),
@@ -227,6 +229,7 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_touched() {
             "`files`: /nowhere/l",
         ),
         (&[("trace", Value::Text(list.display().to_string()))], "line 3: \"../f\" leads outside the target"),
+        (&[("trace", slow.clone()), ("speed", Value::Ratio(1e-300))], "more than a year"),
         (&[("trace", timed.clone()), ("reads", Value::Count(6))], "`reads` is 6, and "),
         (
             &[("trace", texts(&["random-1"])), ("think", Value::Duration(Duration::from_secs(86_400)))],

@@ -23,8 +23,11 @@ use weir_sys::clock::{self, ThreadMark};
 
 /// The longest that a thread waits before it looks at its orders again.
 const LOOK: Duration = Duration::from_millis(20);
-/// Requests that are handed on at once, so that the first of many does not wait for the last to be made.
-const BATCH: usize = 64;
+/// Requests that are handed on at once, so that the first of many does not wait for the last to be made, and what becomes due
+/// meanwhile not for all of them.
+const BATCH: usize = 16;
+/// How long a thread is awake before a time that a trace says.
+const AWAKE_NS: u64 = 150_000;
 /// A thread that keeps a core busy looks at its orders this often.
 const BURN_LOOK: Duration = Duration::from_millis(2);
 /// Looked for operations that take too long.
@@ -49,7 +52,7 @@ pub const KINDS: [(&str, &str); 8] = [
 pub static OPERATIONS: FieldSet = FieldSet {
     name: "io-operation/1",
     about: "one operation of a job: how long after its time it was issued, and from then until its first byte and until it was done",
-    shown: Some("done_ns"),
+    shown: Some("done_after_ns"),
     fields: &[
         gauge("job_number"),
         gauge("file_number"),
@@ -57,8 +60,8 @@ pub static OPERATIONS: FieldSet = FieldSet {
         gauge("offset_bytes"),
         gauge("length_bytes"),
         gauge("late_ns"),
-        gauge("first_byte_ns"),
-        gauge("done_ns"),
+        gauge("first_byte_after_ns"),
+        gauge("done_after_ns"),
         gauge("failed_flag"),
     ],
 };
@@ -112,6 +115,8 @@ pub struct ScriptLane {
     /// Of buffers that are made.
     buffer_bytes: usize,
     pieces: Vec<target::Piece>,
+    /// Of one place of several.
+    piece_bytes_max: u64,
     flights: Flights<Flight>,
     held: Vec<Held>,
     batch: Vec<Request>,
@@ -173,6 +178,7 @@ impl ScriptLane {
             manner: Manner { vector, ..manner },
             buffer_bytes,
             pieces: Vec::with_capacity(vector as usize),
+            piece_bytes_max: reads_pieces.map_or(0, |most| u64::from(most.bytes)),
             session,
             flights: Flights::default(),
             held: Vec::new(),
@@ -264,12 +270,14 @@ impl ScriptLane {
                 }
             }
             if self.batch.len() >= BATCH {
-                self.session.submit(&mut self.batch);
+                return Duration::ZERO;
             }
         }
         if let Some(Reverse((ns, _))) = self.wakes.peek() {
             let now_ns = clock::monotonic().as_ns();
-            wait = wait.min(Duration::from_nanos(ns.saturating_sub(now_ns)));
+            // Of a load with times of its own the last stretch is waited awake: waking a processor takes as long.
+            let awake_ns = if self.manner.period.is_some() { AWAKE_NS } else { 0 };
+            wait = wait.min(Duration::from_nanos(ns.saturating_sub(now_ns + awake_ns)));
         }
         wait
     }
@@ -485,9 +493,11 @@ impl ScriptLane {
         self.pieces.push(place(first));
         let mut asked_bytes = first.length_bytes;
         let acts = &mut self.jobs[number].acts;
+        let most = self.piece_bytes_max;
+        let fits = |piece: &Piece| piece.file == first.file && piece.length_bytes <= most;
         while self.pieces.len() < self.manner.vector as usize
-            && let Some(Act::Read(piece)) =
-                acts.next_if(|act| matches!(act, Act::Read(piece) if piece.file == first.file))
+            && fits(&first)
+            && let Some(Act::Read(piece)) = acts.next_if(|act| matches!(act, Act::Read(piece) if fits(piece)))
         {
             self.pieces.push(place(piece));
             asked_bytes += piece.length_bytes;
