@@ -17,8 +17,8 @@ access = { rate = "1Gbit/s", delay = "20us", mtu = 1500 }
 [[lab.link]]
 name    = "wan"
 between = ["store", "user"]
-rate    = "500Mbit/s"
-rtt     = "4ms"
+rate    = "200Mbit/s"
+rtt     = "20ms"
 [[service]]
 name    = "files"
 system  = "xrootd"

@@ -116,9 +116,13 @@ fn two_of_a_name_are_refused() {
 // Spec: scenario.md#file-2
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    refused(&whole().replace("\"stream\"", "\"replay\""), "workload \"replay\": not yet", "latency");
+    refused(&whole().replace("\"stream\"", "\"copy\""), "workload \"copy\": not yet", "latency");
     let criterion = |body: &str| format!("{}[[criterion]]\ntext = \"c\"\n{body}\n", whole());
-    refused(&criterion("metric = \"replay.errors\"\nat_most = 0"), "metric \"replay.errors\": not yet", "");
+    refused(
+        &criterion("metric = \"transfer.errors\"\nat_most = 0"),
+        "metric \"transfer.errors\": not yet",
+        "",
+    );
 }
 
 // Spec: scenario.md#lab-2

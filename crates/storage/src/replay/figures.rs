@@ -8,6 +8,7 @@ use weir_core::record::{Observed, Row};
 
 pub const JOB: &str = "replay.job_seconds";
 pub const FAILED: &str = "replay.failed_jobs";
+const FAILED_RATIO: &str = "replay.failed_ratio";
 pub const LATENESS: &str = "replay.lateness_seconds";
 const RUN: &str = "replay.run_seconds";
 const OVERHEAD: &str = "replay.overhead_seconds";
@@ -55,6 +56,7 @@ pub static METRICS: &[Metric] = &[
     Metric::new(WANTED, "B", Better::Higher, Scope::Trial, "Bytes that all jobs wanted, whatever was asked of the target for them."),
     of_trial(REQUESTS, "1", "Reads that were asked of the target, of one place or of many, and answered."),
     of_trial(FETCHED, "1", "Bytes that were asked of the target and came, for each byte that was wanted: more than 1 is waste of reading ahead."),
+    of_trial(FAILED_RATIO, "1", "Share of the jobs that failed."),
     of_trial(CAUSES[0].1, "1", "Jobs that failed because a file could not be opened."),
     of_trial(CAUSES[1].1, "1", "Jobs that failed because a read did."),
     of_trial(CAUSES[2].1, "1", "Jobs that failed because no answer came within the time-out."),
@@ -155,6 +157,10 @@ pub fn of_all(sections: &[Section]) -> Vec<Row> {
         }
     }
     let mut rows = vec![value(ALL, FAILED, failed.len() as f64)];
+    let begun = opens().count();
+    if begun > 0 {
+        rows.push(value(ALL, FAILED_RATIO, failed.len() as f64 / begun as f64));
+    }
     for (cause, metric) in CAUSES {
         rows.push(value(ALL, metric, failed.values().filter(|it| **it == cause).count() as f64));
     }
@@ -226,7 +232,7 @@ mod tests {
             _ => panic!(),
         };
         assert_eq!((of(FAILED), of(RUN), of(FETCHED), of(REQUESTS)), (2.0, 2.0, 3.0, 5.0));
-        assert_eq!((of(SKEW) * 1e9).round(), 20.0);
+        assert_eq!(((of(SKEW) * 1e9).round(), of(FAILED_RATIO)), (20.0, 2.0 / 3.0));
         assert_eq!(CAUSES.map(|(_, metric)| of(metric)), [1.0, 0.0, 1.0, 0.0]);
     }
 }

@@ -38,7 +38,7 @@ const PARAMS: &[Param] = &[
     Param::new("trace", Type::Texts, "Traces, one drawn for each job: files of `weir io trace`, or names of those that it makes (random-1 to -5, analysis-1 to -5).").required(),
     Param::new("jobs", Type::Count, "Jobs over all hosts, which begin together.").default("1").range(1.0, 100_000.0),
     Param::new("files_per_job", Type::Count, "Files of a job, all opened before the first read; each operation of a trace that names no files is of every one of them.").default("5").range(1.0, 10_000.0),
-    Param::new("files", Type::Text, "A list of files below the target, one a line, dealt to jobs in turn, from the first again; unless given those of a folder in order of name.").range(f64::NEG_INFINITY, f64::INFINITY),
+    Param::new("files", Type::Text, "A list of files below the target, one a line, dealt to jobs in turn, from the first again; unless given those of a folder in order of name."),
     Param::new("file_size", Type::Size, "Size of the files that are made where there are none; of those that exist at least so much is there.").range(1.0, 1e16),
     Param::new("file_count", Type::Count, "How many files {n} in the target counts, from 0 on; dealt from the first again.").range(1.0, 1e9),
     Param::new("reads", Type::Count, "Reads of a job at most, over all its files; unless given all of its trace.").range(1.0, 1e12),
