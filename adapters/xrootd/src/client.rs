@@ -3,9 +3,9 @@
 
 use crate::connection::{Connection, NO_HEADER, Reading, Stage};
 use crate::incoming::Incoming;
-use crate::task::{Kind, Task};
+use crate::task::{Kind, Listing, Task};
 use crate::wire::{self, HEADER_BYTES, Handle, Header, Opening, Tls};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_seams::target::{Answer, Completion, FileId, Mode, Operation, Piece, Request, TargetError, inside};
 
 /// Redirects that one operation follows before it is taken to go in a circle.
@@ -151,7 +151,10 @@ impl Client {
             Operation::Sync { file } => (String::new(), Kind::Sync { file }),
             Operation::Close { file } => (String::new(), Kind::Close { file }),
             Operation::Stat { path } => (path, Kind::Stat),
-            Operation::List { path } => (path, Kind::List { names: Vec::new() }),
+            Operation::List { path } => {
+                let (names, found) = (Vec::new(), BTreeSet::new());
+                (path, Kind::List { names, found, is_there: false, refusal: None, step: Listing::Here })
+            }
             Operation::Remove { path } => (path, Kind::Remove),
         };
         let of_file = kind.file();
@@ -275,9 +278,12 @@ impl Client {
             Kind::Sync { .. } => wire::sync(out, stream, handle),
             Kind::Close { .. } => wire::close(out, stream, handle),
             Kind::Stat => wire::stat(out, stream, &path),
-            Kind::List { names } => {
+            Kind::List { names, step, .. } => {
                 names.clear();
-                wire::list(out, stream, &path);
+                match step {
+                    Listing::Locating => wire::locate(out, stream, &path),
+                    Listing::Here | Listing::At(_) => wire::list(out, stream, &path),
+                }
             }
             Kind::Remove => wire::remove(out, stream, &path),
         }
@@ -598,19 +604,13 @@ impl Client {
                 }
                 self.complete(key, Ok(Answer::Moved { bytes: bytes as u64 }), now_ns);
             }
-            Kind::List { names } => {
+            Kind::List { names, .. } => {
                 if names.len() + body.len() > ANSWER_BYTES_MAX {
                     return self.broken(connection, "its list of names does not end", now_ns);
                 }
                 names.extend_from_slice(body);
                 if is_last {
-                    let text = String::from_utf8_lossy(names).into_owned();
-                    let names = text
-                        .trim_end_matches('\0')
-                        .lines()
-                        .filter(|name| !name.is_empty() && inside(name).is_ok());
-                    let names = names.map(str::to_owned).collect();
-                    self.complete(key, Ok(Answer::Names(names)), now_ns);
+                    self.listed(key, None, now_ns);
                 }
             }
             Kind::Stat => match wire::info(body) {
@@ -645,6 +645,41 @@ impl Client {
                 self.complete(key, Ok(Answer::Done), now_ns);
             }
             Kind::Sync { .. } | Kind::Remove => self.complete(key, Ok(Answer::Done), now_ns),
+        }
+    }
+
+    /// A server has said what it has in a folder, or that it has none; or a manager, who else may.
+    fn listed(&mut self, key: usize, refused: Option<TargetError>, now_ns: u64) {
+        let Some(task) = self.tasks[key].as_mut() else { return };
+        let Kind::List { names, found, is_there, refusal, step } = &mut task.kind else { return };
+        let said = std::mem::take(names);
+        let mut left = if matches!(step, Listing::Locating) {
+            wire::located(&said).into_iter().map(|(host, port)| Place { host, port }).collect()
+        } else {
+            *is_there |= refused.is_none();
+            *refusal = refusal.take().or(refused);
+            let text = String::from_utf8_lossy(&said);
+            let all = text.trim_end_matches('\0').lines();
+            found.extend(all.filter(|name| !name.is_empty() && inside(name).is_ok()).map(str::to_owned));
+            match step {
+                Listing::At(left) => std::mem::take(left),
+                _ if found.is_empty() => {
+                    *step = Listing::Locating;
+                    return self.send_to(key, self.settings.first.clone(), now_ns);
+                }
+                _ => VecDeque::new(),
+            }
+        };
+        if let Some(next) = left.pop_front() {
+            *step = Listing::At(left);
+            return self.send_to(key, next, now_ns);
+        }
+        match refusal.take().filter(|_| !*is_there) {
+            Some(error) => self.fail(key, error, now_ns),
+            None => {
+                let names = std::mem::take(found).into_iter().collect();
+                self.complete(key, Ok(Answer::Names(names)), now_ns);
+            }
         }
     }
 
@@ -688,6 +723,14 @@ impl Client {
     /// The server's own no. Of a file that is opened again it is final for all that waits.
     fn refused(&mut self, key: usize, error: TargetError, now_ns: u64) {
         let Some(task) = self.tasks[key].as_mut() else { return };
+        if let Kind::List { names, step, .. } = &mut task.kind {
+            names.clear();
+            // Of a manager that locates nothing what it said before counts.
+            let is_locating = matches!(step, Listing::Locating);
+            if is_locating || error.is_missing() {
+                return self.listed(key, Some(error), now_ns);
+            }
+        }
         if error.is_missing() && !task.tried.is_empty() {
             // Nobody else has it. A manager leaves out whatever is on the hosts that were tried, at other ports too.
             (task.tried, task.opaque) = (Vec::new(), String::new());

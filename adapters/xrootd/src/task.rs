@@ -1,8 +1,20 @@
 //! One operation: what was asked for, and how far it has come.
 
+use crate::client::Place;
 use crate::incoming::Incoming;
 use crate::wire::Opening;
-use weir_seams::target::{Buffer, FileId};
+use std::collections::{BTreeSet, VecDeque};
+use weir_seams::target::{Buffer, FileId, TargetError};
+
+/// A manager has no folders of its own: of whom a list is asked.
+pub enum Listing {
+    /// Whoever the client came to.
+    Here,
+    /// It again, where else.
+    Locating,
+    /// Servers, one after the other, and those that are left.
+    At(VecDeque<Place>),
+}
 
 pub enum Kind {
     Open {
@@ -34,7 +46,13 @@ pub enum Kind {
     },
     Stat,
     List {
+        /// What one server has said so far.
         names: Vec<u8>,
+        /// Names that servers before it have; of none of which one has the folder where there is only a refusal.
+        found: BTreeSet<String>,
+        is_there: bool,
+        refusal: Option<TargetError>,
+        step: Listing,
     },
     Remove,
 }

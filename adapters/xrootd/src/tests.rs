@@ -38,6 +38,8 @@ struct Fake {
     /// What of the requests is not whole yet, by connection.
     rest: BTreeMap<usize, Vec<u8>>,
     greeted: BTreeMap<usize, bool>,
+    /// What the manager says of where things are.
+    located: &'static str,
     is_manager: BTreeMap<usize, bool>,
     /// A manager sends everything to this server.
     redirects_to: Option<&'static str>,
@@ -141,8 +143,9 @@ impl Fake {
             let offset = u64::from_be_bytes(request[8..16].try_into().unwrap()) as usize;
             let length = u32::from_be_bytes(request[16..20].try_into().unwrap()) as usize;
             let redirects =
-                *self.is_manager.get(&connection).unwrap_or(&false) && matches!(number, 3010 | 3017);
-            if let Some(host) = self.redirects_to.filter(|_| redirects) {
+                *self.is_manager.get(&connection).unwrap_or(&false) && self.redirects_to.is_some();
+            let sent_on = redirects && matches!(number, 3010 | 3017);
+            if let Some(host) = self.redirects_to.filter(|_| sent_on) {
                 let body = [&1095_i32.to_be_bytes()[..], format!("{host}?token=1").as_bytes()].concat();
                 out.extend(answer(stream, 4004, &body));
                 continue;
@@ -177,7 +180,11 @@ impl Fake {
                 3026 => self.take_pages(stream, offset, &request[24..]),
                 3030 => self.pages(stream, offset, length),
                 3017 => answer(stream, 0, format!("1 {SIZE} 48 1 \0").as_bytes()),
+                3004 if redirects => {
+                    answer(stream, 4003, &[&3011_u32.to_be_bytes()[..], b"no such folder\0"].concat())
+                }
                 3004 => answer(stream, 0, b"f-0\nf-1\0"),
+                3027 => answer(stream, 0, self.located.as_bytes()),
                 _ => answer(stream, 0, &[]),
             });
         }
@@ -287,6 +294,26 @@ fn a_redirect_is_followed_and_the_file_is_read_where_it_leads() {
     assert_eq!(completion.result, Ok(Answer::Moved { bytes: 5_000 }));
     assert_eq!(completion.buffer.unwrap()[..], content(300, 5_000)[..]);
     assert_eq!(room.places, ["manager", "server"]);
+}
+
+// Spec: xrootd.md#list-1
+#[test]
+fn behind_a_manager_every_server_is_listed_and_a_name_of_several_is_there_once() {
+    let listed = |located: &'static str| {
+        let mut room = Room::new();
+        (room.server.redirects_to, room.server.located) = (Some("server"), located);
+        room.submit(1, Operation::List { path: String::new() });
+        room.settle(|_| {});
+        (room.done.pop().unwrap().result, room.places)
+    };
+    let both = Ok(Answer::Names(vec!["f-0".to_owned(), "f-1".to_owned()]));
+    let (result, places) = listed("Sr[::ffff:10.0.0.2]:1095 Mr[10.9.9.9]:1 nonsense Sw[fd00::3]:1096\0");
+    assert_eq!((result, &places[..]), (both, &["manager", "10.0.0.2", "fd00::3"].map(str::to_owned)[..]));
+    // Nobody else may have it: what the manager said of its own is the answer.
+    for located in ["", "Sr[]:1 S: Sr[10.0.0.2]:99999"] {
+        let (result, _) = listed(located);
+        assert!(result.unwrap_err().is_missing(), "{located}");
+    }
 }
 
 fn read_pieces(file: FileId, count: u64) -> Operation {

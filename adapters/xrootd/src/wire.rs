@@ -40,6 +40,7 @@ const SYNC: u16 = 3016;
 const STAT: u16 = 3017;
 const WRITE: u16 = 3019;
 const READ_VECTOR: u16 = 3025;
+const LOCATE: u16 = 3027;
 const WRITE_PAGES: u16 = 3026;
 const READ_PAGES: u16 = 3030;
 /// First of the numbers of requests, of which bodies with a status have the difference.
@@ -274,6 +275,26 @@ pub fn stat(out: &mut Vec<u8>, stream: u16, path: &str) {
 
 pub fn list(out: &mut Vec<u8>, stream: u16, path: &str) {
     with_text(out, stream, LIST, [0; 16], path.as_bytes());
+}
+
+/// Asks for all servers that may have something below a path.
+pub fn locate(out: &mut Vec<u8>, stream: u16, path: &str) {
+    with_text(out, stream, LOCATE, [0; 16], format!("*{path}").as_bytes());
+}
+
+/// Hosts and ports of the servers in the answer to that: words like `Sr[::ffff:10.0.0.2]:1094`, of which `S` is a server that is up.
+pub fn located(body: &[u8]) -> Vec<(String, u16)> {
+    let text = String::from_utf8_lossy(body);
+    let one = |word: &str| {
+        let (host, port) = word.strip_prefix('S')?.get(1..)?.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = host.strip_prefix("::ffff:").unwrap_or(host);
+        let is_named = !host.is_empty()
+            && host.len() <= 255
+            && !host.chars().any(|letter| letter.is_control() || letter == '/');
+        is_named.then(|| Some((host.to_owned(), port.parse().ok()?)))?
+    };
+    text.trim_end_matches('\0').split_whitespace().filter_map(one).collect()
 }
 
 pub fn remove(out: &mut Vec<u8>, stream: u16, path: &str) {
