@@ -165,6 +165,8 @@ fn one_failed_read_fails_its_job_and_no_other_and_its_files_are_closed() {
     assert_eq!(of(&rows, "replay.jobs_failed_reading"), [("trial", 1.0)]);
     assert_eq!(of(&rows, figures::JOB).len(), 2);
     assert_eq!(count_of(&rows, "io.close_seconds"), 6);
+    // It reads no further: six of each other job, and three before the one that failed.
+    assert_eq!(count_of(&rows, "io.read_seconds"), 15);
     let failure = outcomes[0].failures.first().unwrap();
     assert_eq!(
         (failure.job.as_str(), failure.operation.as_str(), failure.code.as_deref()),
