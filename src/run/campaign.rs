@@ -338,25 +338,21 @@ impl<'a> Campaign<'a> {
     fn prepare_services(&mut self, configuration: &Configuration) -> anyhow::Result<()> {
         let Some(stage) = &mut self.stage else { return Ok(()) };
         let lost = stage.up.running.iter_mut().find_map(Running::failed);
-        let cold = services::cold(configuration);
-        if lost.is_none() && stage.services == configuration.services {
-            if let (Some(lab), false) = (&stage.lab, cold.is_empty()) {
-                // What does not come back fails its steps too; they say so.
-                self.warnings.extend(stage.up.reset_caches(lab, &cold).err());
-            }
-            return Ok(());
+        if lost.is_some() || stage.services != configuration.services {
+            self.warnings.extend(lost.map(|lost| format!("{lost}\n  it is started again")));
+            self.stop_services();
+            let Some(Stage { topology, lab: Some(lab), folder: Some(folder), services, up, .. }) =
+                &mut self.stage
+            else {
+                return Ok(()); // what is given is there
+            };
+            *up = services::start(lab, topology, &configuration.services, self.library, folder.path())?;
+            services.clone_from(&configuration.services);
         }
-        self.warnings.extend(lost.map(|lost| format!("{lost}\n  it is started again")));
-        self.stop_services();
-        let Some(Stage { topology, lab: Some(lab), folder: Some(folder), services, up, .. }) =
-            &mut self.stage
-        else {
-            return Ok(()); // what is given is there
-        };
-        *up = services::start(lab, topology, &configuration.services, self.library, folder.path())?;
-        services.clone_from(&configuration.services);
-        if !cold.is_empty() {
-            // Content that clients have written is in their caches.
+        // After a start too: content that clients have written is in their caches.
+        let cold = services::cold(configuration);
+        if let (Some(Stage { lab: Some(lab), up, .. }), false) = (&mut self.stage, cold.is_empty()) {
+            // What does not come back fails its steps too; they say so.
             self.warnings.extend(up.reset_caches(lab, &cold).err());
         }
         Ok(())

@@ -1,15 +1,12 @@
 //! `weir io replay` and `weir io trace`: what other programs recorded, on files of this machine and on real servers.
 
+use super::io::document;
 use super::services::{CLUSTER, LAB, Scenario, Up, WEB_AND_OBJECTS, figure};
-use super::support::{Ran, beside, light, need_lab, run, settled, turn};
+use super::support::{beside, light, need_lab, run, settled, turn};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-fn document(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
-}
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()

@@ -88,11 +88,11 @@ impl Choice {
         !matches!(self, Choice::File(_, trace) if trace.records().is_none())
     }
 
-    /// Files that it names; `None` of one that is made.
-    pub fn files(&self) -> Option<&[String]> {
+    /// Files that it names; none of one that is made.
+    pub fn files(&self) -> &[String] {
         match self {
-            Choice::Made(_) => None,
-            Choice::File(_, trace) => Some(&trace.files),
+            Choice::Made(_) => &[],
+            Choice::File(_, trace) => &trace.files,
         }
     }
 

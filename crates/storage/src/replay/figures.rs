@@ -1,10 +1,10 @@
 //! What a replay is measured by: the ten figures of document 003's client for each file, and what jobs come to.
 
 use super::acts::{CLOSE, OPEN, TRANSFER};
-use crate::script::{Cause, FileFigures, JobOutcome, ScriptPlan, Section};
+use crate::script::{Cause, FileFigures, JobOutcome, ScriptPlan, Section, value};
 use std::collections::BTreeMap;
 use weir_core::metric::{Better, Metric, Modelled, Scope};
-use weir_core::record::{Observed, Row};
+use weir_core::record::Row;
 
 pub const JOB: &str = "replay.job_seconds";
 pub const FAILED: &str = "replay.failed_jobs";
@@ -104,10 +104,6 @@ fn per_file(file: &FileFigures) -> [Option<f64>; 9] {
     ]
 }
 
-fn value(entity: &str, metric: &str, value: f64) -> Row {
-    Row { entity: entity.to_owned(), metric: metric.to_owned(), value: Observed::Value(value) }
-}
-
 /// What a host says of one of its jobs.
 pub fn of_job(plan: &ScriptPlan, job: &JobOutcome) -> Vec<Row> {
     let entity = format!("job-{}", job.number);
@@ -182,6 +178,7 @@ pub fn of_all(sections: &[Section]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_core::record::Observed;
 
     // Spec: replay.md#replay-6
     #[test]

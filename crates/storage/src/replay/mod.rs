@@ -241,7 +241,7 @@ impl Kind for Replay {
             listed = (0..used).map(|number| pattern.replace(NUMBER, &number.to_string())).collect();
         }
         // A trace that names its files is of these.
-        let named = own.choices.iter().find_map(Choice::files).filter(|files| !files.is_empty());
+        let named = own.choices.iter().map(Choice::files).find(|files| !files.is_empty());
         let files_per_job = named.map_or(own.files_per_job, |files| files.len() as u32);
         if let Some(files) = named {
             if own.choices.len() > 1 {
@@ -288,7 +288,7 @@ impl Kind for Replay {
             .map(|file| ScriptFile { path: file.path.clone(), size_bytes: file.size_bytes })
             .collect();
         let file_bytes = files.iter().map(|file| file.size_bytes).min().unwrap_or(FILE_BYTES_GUESSED);
-        let names_files = choice.files().is_some_and(|files| !files.is_empty());
+        let names_files = !choice.files().is_empty();
         let in_words = |text: String| WorkloadError::new(format!("`trace`: {text}"));
         let trace = chosen(choice, file_bytes, own.order, own.records(names_files)).map_err(in_words)?;
         let sizes = files.iter().map(|file| file.size_bytes).collect();
@@ -317,7 +317,7 @@ impl Kind for Replay {
         let mut all = Expected::default();
         for choice in &own.choices {
             let file_bytes = plan.values.size("file_size").map_or(FILE_BYTES_GUESSED, |size| size.0);
-            let names_files = choice.files().is_some_and(|files| !files.is_empty());
+            let names_files = !choice.files().is_empty();
             let in_words = |text: String| WorkloadError::new(format!("`trace`: {text}"));
             let trace: Arc<Trace> =
                 chosen(choice, file_bytes, own.order, own.records(names_files)).map_err(in_words)?;

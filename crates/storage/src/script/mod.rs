@@ -23,6 +23,7 @@ use weir_seams::workload::{WorkloadEntry, WorkloadError};
 pub use crate::replay::REPLAY;
 pub use burst::BURST;
 pub use job::{FileFigures, JobOutcome};
+pub use outcome::value;
 pub use restart::RESTART;
 pub use small::SMALL;
 
@@ -73,6 +74,21 @@ pub enum Act {
     /// What is measured together begins, and ends.
     Begin(&'static str),
     End,
+}
+
+impl Act {
+    /// The file of the job that it is of, where it is of one.
+    pub fn file(self) -> Option<usize> {
+        match self {
+            Act::Read(piece) | Act::Write(piece) => Some(piece.file),
+            Act::Open { file, .. }
+            | Act::Sync { file }
+            | Act::Close { file }
+            | Act::Stat { file }
+            | Act::Remove { file } => Some(file),
+            _ => None,
+        }
+    }
 }
 
 /// A file of a job.

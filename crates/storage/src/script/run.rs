@@ -570,23 +570,18 @@ impl ScriptLane {
 
     fn record(&mut self, flight: Flight, first_byte_ns: u64, done_ns: u64, has_failed: bool) {
         let (Some(tape), Some(kind)) = (&mut self.tape, kind_of(flight.act)) else { return };
-        let piece = match flight.act {
-            Act::Read(piece) | Act::Write(piece) => piece,
-            Act::Open { file, .. }
-            | Act::Sync { file }
-            | Act::Close { file }
-            | Act::Stat { file }
-            | Act::Remove { file } => Piece { file, offset: 0, length_bytes: 0 },
-            _ => Piece { file: 0, offset: 0, length_bytes: 0 },
+        let offset = match flight.act {
+            Act::Read(piece) | Act::Write(piece) => piece.offset,
+            _ => 0,
         };
         let since = |ns: u64| Some(ns.saturating_sub(flight.issued_ns));
         tape.push(
             flight.issued_ns,
             &[
                 Some(u64::from(self.jobs[flight.job].number)),
-                Some(piece.file as u64),
+                Some(flight.act.file().unwrap_or(0) as u64),
                 Some(kind as u64),
-                Some(piece.offset),
+                Some(offset),
                 Some(flight.asked_bytes),
                 Some(flight.late_ns),
                 since(first_byte_ns),
@@ -606,15 +601,7 @@ impl ScriptLane {
             begun.failed += 1;
             begun.cause.get_or_insert(cause_of(flight.act, &error));
         }
-        let file = match flight.act {
-            Act::Open { file, .. }
-            | Act::Sync { file }
-            | Act::Close { file }
-            | Act::Stat { file }
-            | Act::Remove { file } => Some(file),
-            Act::Read(piece) | Act::Write(piece) => Some(piece.file),
-            _ => None,
-        };
+        let file = flight.act.file();
         if let Some(file) = file.filter(|_| error.is_lost) {
             job.files[file].id = None;
         }
