@@ -9,6 +9,7 @@ use crate::path::meeting;
 use crate::rendezvous::Flow;
 use crate::stream::outcome::StreamBody;
 use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -35,8 +36,6 @@ const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(5);
 /// How soon it is heard while others of its flows are still to come: well within the pause after which it asks once more.
 const ANSWER_EVERY: Duration = Duration::from_millis(20);
-/// Between the end of a client's flows and that of its control connection, which come from one machine at one moment.
-const LEAVING: Duration = Duration::from_millis(20);
 /// What had arrived is known so closely where this end is lost.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
@@ -110,9 +109,14 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
         (Ok(Ok(outcome)), Some(lost)) => Ok(format!("{}, {lost}", account(&job, &control, &outcome))),
         (Ok(Ok(outcome)), None) => {
             let done = account(&job, &control, &outcome);
-            carry(&session, &control)?;
-            session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT)?;
-            Ok(done)
+            let ran = clock::monotonic().since(control.start_at());
+            let heard = carry(&session, &control)
+                .and_then(|()| session.send(&FromServer::Done(Box::new(outcome)), CONNECT_LIMIT))
+                .and_then(|()| heard(&session, &control));
+            Ok(match heard {
+                Ok(()) => done,
+                Err(error) => format!("{done}, {}", cut_short(ran, &error)),
+            })
         }
         (Ok(Err(error)), _) => session.refuse(&error.text),
         (Err(_), _) => session.refuse("the server's load panicked: this is a bug of weir"),
@@ -120,16 +124,41 @@ pub(super) fn serve(session: Session<'_>) -> Result<String, AdhocError> {
 }
 
 /// Flows may end with their client before the control connection is seen to have: of a load that ended before its time, or has none,
-/// it is asked once more.
+/// it is asked once more. One that takes longer to go is found out by `heard`.
 fn left_with_its_flows(session: &Session<'_>, job: &Job, control: &Control) -> Option<String> {
     let ran = clock::monotonic().since(control.start_at());
     let whole = job.duration().is_some_and(|planned| ran >= planned);
-    if whole || control.stopping() || !poll::wait(session.stream.as_fd(), Interest::Readable, LEAVING).ok()? {
+    if whole
+        || control.stopping()
+        || !poll::wait(session.stream.as_fd(), Interest::Readable, Duration::ZERO).ok()?
+    {
         return None;
     }
     // A stop that comes too late is no end of the client.
     let error = session.receive().err()?;
     Some(cut_short(ran, &error))
+}
+
+/// Who is there reads what was measured, and closes; what is closed with that unread was ended, and its kernel says so by a reset.
+/// Errors: the client was gone.
+fn heard(session: &Session<'_>, control: &Control) -> Result<(), AdhocError> {
+    let gone = |error: std::io::Error| AdhocError::new(format!("the client left: {error}"));
+    let until = Instant::now() + PATIENCE;
+    while !control.stopping() && !session.hall.closing.load(Ordering::Relaxed) && Instant::now() < until {
+        if !poll::wait(session.stream.as_fd(), Interest::Readable, LOOK).map_err(gone)? {
+            continue;
+        }
+        match (&session.stream).read(&mut [0; 64]) {
+            Ok(0) => {
+                return session.stream.take_error().map_err(gone)?.map_or(Ok(()), |error| Err(gone(error)));
+            }
+            // A stop that comes too late.
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(gone(error)),
+        }
+    }
+    Ok(())
 }
 
 fn cut_short(after: Duration, error: &AdhocError) -> String {
