@@ -181,6 +181,10 @@ impl Measured<'_> {
                 busy_ratio: self.share(&busy.entity, "disk.busy_seconds")?,
                 read_bytes_per_second: rate(&busy.entity, "disk.read_bytes"),
                 written_bytes_per_second: rate(&busy.entity, "disk.written_bytes"),
+                read_bytes: self
+                    .find(&busy.entity, "disk.read_bytes")
+                    .and_then(|series| growth(series, self.whole))
+                    .map_or(0.0, |(bytes, _)| bytes),
             })
         };
         of_services.filter_map(facts).collect()

@@ -121,6 +121,8 @@ pub struct DiskFacts {
     pub busy_ratio: f64,
     pub read_bytes_per_second: f64,
     pub written_bytes_per_second: f64,
+    /// Not of the steady state but of the whole load.
+    pub read_bytes: f64,
 }
 
 /// A daemon of a service, over the steady state.

@@ -3,6 +3,7 @@
 use super::acts::{CLOSE, OPEN, TRANSFER};
 use crate::script::{Cause, FileFigures, JobOutcome, ScriptPlan, Section, value};
 use std::collections::BTreeMap;
+use weir_core::evidence::Around;
 use weir_core::metric::{Better, Metric, Modelled, Scope};
 use weir_core::record::Row;
 
@@ -17,6 +18,7 @@ const SKEW: &str = "replay.start_skew_seconds";
 const DRAWN: &str = "replay.trace_number";
 const WANTED: &str = "replay.wanted_bytes";
 const FETCHED: &str = "replay.fetched_ratio";
+const CACHE_GAIN: &str = "replay.cache_gain_ratio";
 const REQUESTS: &str = "replay.requests";
 
 /// Files of a step of which each has its own figures; of more, each job has the mean of its files'.
@@ -56,6 +58,7 @@ pub static METRICS: &[Metric] = &[
     Metric::new(WANTED, "B", Better::Higher, Scope::Trial, "Bytes that all jobs wanted, whatever was asked of the target for them."),
     of_trial(REQUESTS, "1", "Reads that were asked of the target, of one place or of many, and answered."),
     of_trial(FETCHED, "1", "Bytes that were asked of the target and came, for each byte that was wanted: more than 1 is waste of reading ahead."),
+    Metric::new(CACHE_GAIN, "1", Better::Higher, Scope::Trial, "Bytes that came from the service for each byte that its disks gave: what is beyond 1 came out of caches, what is short of it was read in vain."),
     of_trial(FAILED_RATIO, "1", "Share of the jobs that failed."),
     of_trial(CAUSES[0].1, "1", "Jobs that failed because a file could not be opened."),
     of_trial(CAUSES[1].1, "1", "Jobs that failed because a read did."),
@@ -142,7 +145,7 @@ pub fn of_job(plan: &ScriptPlan, job: &JobOutcome) -> Vec<Row> {
 }
 
 /// What all jobs come to.
-pub fn of_all(sections: &[Section]) -> Vec<Row> {
+pub fn of_all(sections: &[Section], around: &Around) -> Vec<Row> {
     const ALL: &str = "trial";
     let seconds = |ns: u64| ns as f64 / 1e9;
     let opens = || sections.iter().filter(|section| section.kind == OPEN).map(|section| section.begin_ns);
@@ -172,12 +175,17 @@ pub fn of_all(sections: &[Section]) -> Vec<Row> {
     if wanted > 0.0 {
         rows.push(value(ALL, FETCHED, fetched / wanted));
     }
+    let of_disks: f64 = around.disks.iter().map(|disk| disk.read_bytes).sum();
+    if of_disks > 0.0 {
+        rows.push(value(ALL, CACHE_GAIN, fetched / of_disks));
+    }
     rows
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_core::evidence::DiskFacts;
     use weir_core::record::Observed;
 
     // Spec: replay.md#replay-6
@@ -223,12 +231,15 @@ mod tests {
             section(1, OPEN, Some(Cause::Open)),
             section(2, OPEN, None),
         ];
-        let rows = of_all(&sections);
+        let disk = |read_bytes| DiskFacts { read_bytes, ..DiskFacts::default() };
+        let around = Around { disks: vec![disk(400.0), disk(800.0)], ..Around::default() };
+        let rows = of_all(&sections, &around);
         let of = |metric: &str| match rows.iter().find(|row| row.metric == metric).unwrap().value {
             Observed::Value(value) => value,
             _ => panic!(),
         };
         assert_eq!((of(FAILED), of(RUN), of(FETCHED), of(REQUESTS)), (2.0, 2.0, 3.0, 5.0));
+        assert_eq!(of(CACHE_GAIN), 1.25);
         assert_eq!(((of(SKEW) * 1e9).round(), of(FAILED_RATIO)), (20.0, 2.0 / 3.0));
         assert_eq!(CAUSES.map(|(_, metric)| of(metric)), [1.0, 0.0, 1.0, 0.0]);
     }

@@ -15,6 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_core::evidence::Around;
 use weir_core::metric::Metric;
 use weir_core::record::Row;
 use weir_core::{Kind as Type, Param, Values, seed};
@@ -365,8 +366,8 @@ impl Kind for Replay {
         figures::of_job(plan, job)
     }
 
-    fn derive(&self, _plan: &ScriptPlan, sections: &[Section]) -> Vec<Row> {
-        figures::of_all(sections)
+    fn derive(&self, _plan: &ScriptPlan, sections: &[Section], around: &Around) -> Vec<Row> {
+        figures::of_all(sections, around)
     }
 
     fn remarks(&self, plan: &ScriptPlan) -> Vec<String> {

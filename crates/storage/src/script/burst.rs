@@ -4,6 +4,7 @@ use super::outcome::{mean, of_rounds, value};
 use super::{Act, JobOrder, Kind, Script, ScriptFile, ScriptPlan, Section};
 use crate::plan::MADE;
 use std::collections::BTreeMap;
+use weir_core::evidence::Around;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Row;
 use weir_core::{Kind as Type, Param};
@@ -182,7 +183,7 @@ impl Kind for Burst {
         Ok(Script::new(vec![ScriptFile { path, size_bytes }], acts))
     }
 
-    fn derive(&self, plan: &ScriptPlan, sections: &[Section]) -> Vec<Row> {
+    fn derive(&self, plan: &ScriptPlan, sections: &[Section], _around: &Around) -> Vec<Row> {
         let mut rows = vec![value("trial", BURST_BLOCK, block_bytes(plan) as f64)];
         let rounds = of_rounds(sections, "burst");
         let whole: Vec<&Vec<&Section>> =

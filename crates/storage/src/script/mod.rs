@@ -14,6 +14,7 @@ mod workload;
 use crate::layout::LaidFile;
 use crate::plan::Plan;
 use std::time::Duration;
+use weir_core::evidence::Around;
 use weir_core::metric::Metric;
 use weir_core::record::Row;
 use weir_core::{Param, Values};
@@ -214,7 +215,7 @@ pub trait Kind: Sync {
         Vec::new()
     }
     /// What all sections of all jobs come to, beside what every such load measures.
-    fn derive(&self, plan: &ScriptPlan, sections: &[Section]) -> Vec<Row>;
+    fn derive(&self, plan: &ScriptPlan, sections: &[Section], around: &Around) -> Vec<Row>;
     /// What a reader should know of how the values were taken.
     fn remarks(&self, _plan: &ScriptPlan) -> Vec<String> {
         Vec::new()

@@ -4,6 +4,7 @@ use super::outcome::{mean, of_rounds, value};
 use super::{Act, JobOrder, Kind, Script, ScriptFile, ScriptPlan, Section};
 use crate::metrics::{OF_READ_TOTAL, OF_WRITE_TOTAL, READ_TOTAL, WRITE_TOTAL};
 use std::time::Duration;
+use weir_core::evidence::Around;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Row;
 use weir_core::{Kind as Type, Param};
@@ -114,7 +115,7 @@ impl Kind for Restart {
         Ok(Script::new(vec![file], acts))
     }
 
-    fn derive(&self, plan: &ScriptPlan, sections: &[Section]) -> Vec<Row> {
+    fn derive(&self, plan: &ScriptPlan, sections: &[Section], _around: &Around) -> Vec<Row> {
         let mut rows = Vec::new();
         let mut spent_seconds = 0.0;
         for (kind, metric) in [("write", WRITE_TOTAL), ("read", READ_TOTAL)] {

@@ -1,6 +1,7 @@
 //! Many small files at once: made, listed, read back and removed by many processes.
 
 use super::{Act, JobOrder, Kind, Script, ScriptFile, ScriptPlan, Section};
+use weir_core::evidence::Around;
 use weir_core::metric::Metric;
 use weir_core::record::Row;
 use weir_core::{Kind as Type, Param, seed};
@@ -96,7 +97,7 @@ impl Kind for Small {
         Ok(Script::new(files, acts))
     }
 
-    fn derive(&self, _plan: &ScriptPlan, _sections: &[Section]) -> Vec<Row> {
+    fn derive(&self, _plan: &ScriptPlan, _sections: &[Section], _around: &Around) -> Vec<Row> {
         Vec::new()
     }
 }

@@ -89,7 +89,7 @@ fn aggregates_go_from_the_first_that_began_to_the_last_that_ended_and_leave_out_
         section(0, "burst", 1, (0, 1), 1_000, 1),
         section(1, "burst", 1, (0, 900), 1_000, 0),
     ];
-    let rows = BURST.derive(&plan(&BURST, &[]), &sections);
+    let rows = BURST.derive(&plan(&BURST, &[]), &sections, &Around::default());
     assert_eq!(of(&rows, BURST_TOTAL), [("trial", 2_000.0 * 1e9 / 210e6)]);
     assert_eq!(of(&rows, BURST_SECONDS), [("job-0", 0.1), ("job-1", 0.2)]);
     assert_eq!(of(&rows, BURST_RATE), [("job-0", 10_000.0), ("job-1", 5_000.0)]);
@@ -100,8 +100,11 @@ fn aggregates_go_from_the_first_that_began_to_the_last_that_ended_and_leave_out_
         section(0, "read", 0, (0, 500), 500, 0),
         section(1, "read", 0, (0, 1_000), 500, 0),
     ];
-    let rows =
-        RESTART.derive(&plan(&RESTART, &[("think", Value::Duration(Duration::from_millis(500)))]), &sections);
+    let rows = RESTART.derive(
+        &plan(&RESTART, &[("think", Value::Duration(Duration::from_millis(500)))]),
+        &sections,
+        &Around::default(),
+    );
     assert_eq!(of(&rows, WRITE_TOTAL), [("trial", 500.0)]);
     assert_eq!(of(&rows, READ_TOTAL), [("trial", 1_000.0)]);
     assert_eq!(of(&rows, LOST), [("trial", 0.75)]);

@@ -182,7 +182,7 @@ impl Workload for Scripted {
         let generator = period.map(|period| generator(&figures, period.as_secs_f64()));
         let mut derived = judged(context, &figures, plan.target.build.offers().is_remote, generator);
         let sections: Vec<Section> = bodies.iter().flat_map(|body| body.sections.iter().cloned()).collect();
-        derived.rows.extend(self.kind.derive(&plan, &sections));
+        derived.rows.extend(self.kind.derive(&plan, &sections, context.around));
         derived.warnings.extend(self.kind.remarks(&plan));
         derived
     }
