@@ -51,7 +51,7 @@ pub const SYSTEMS: &[weir_service::Builtin] = &[
     system!("null"),
     system!("s3"),
     system!("webdav", "nginx.conf"),
-    system!("xrootd", "proxy.cf", "xrootd.cf"),
+    system!("xrootd", "load.sh", "proxy.cf", "xrootd.cf"),
 ];
 
 /// The recipes that a scenario may name: those of this program, and folders beside its file.

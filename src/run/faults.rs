@@ -63,6 +63,10 @@ pub enum Order {
     Kill,
     /// They are started again.
     Return,
+    /// Nobody new is sent to them.
+    Drain,
+    /// They are in service again.
+    Refill,
     /// A disk is in trouble.
     Trouble(DiskTrouble),
     /// It is well again.
@@ -226,6 +230,7 @@ impl<'a> Injector<'a> {
             let order = match &fault.action {
                 FaultAction::Disk { trouble, .. } => Order::Trouble(*trouble),
                 FaultAction::Pause { duration } => Order::Pause(*duration),
+                FaultAction::Drain { .. } => Order::Drain,
                 _ => Order::Kill,
             };
             batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &whose), order)));
@@ -249,6 +254,7 @@ impl<'a> Injector<'a> {
         if let Some((hosts, whose)) = ordered(&fault.parts[source.part].affected) {
             let order = match fault.action {
                 FaultAction::Pause { .. } => Order::Resume,
+                FaultAction::Drain { .. } => Order::Refill,
                 FaultAction::Disk { .. } => Order::Mend,
                 _ => Order::Return,
             };
@@ -307,6 +313,7 @@ impl<'a> Injector<'a> {
             FaultAction::DelaySome { .. }
             | FaultAction::Pause { .. }
             | FaultAction::Kill { .. }
+            | FaultAction::Drain { .. }
             | FaultAction::Disk { .. } => {
                 unreachable!("the decoder gives these no whole link")
             }
@@ -344,6 +351,7 @@ fn effect(action: &FaultAction) -> Effect {
         | FaultAction::Rate { .. }
         | FaultAction::Pause { .. }
         | FaultAction::Kill { .. }
+        | FaultAction::Drain { .. }
         | FaultAction::Disk { .. } => Effect::Outage,
     }
 }
@@ -362,6 +370,7 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
             format!("{} of the packets {} later for {time}", percent(*share), duration_text(*by))
         }
         FaultAction::Pause { .. } => format!("processes paused for {time}"),
+        FaultAction::Drain { .. } => format!("nobody new for {time}"),
         FaultAction::Disk { trouble, .. } => match trouble {
             DiskTrouble::Slow { factor } => format!("{factor} times as slow for {time}"),
             DiskTrouble::Errors { ratio, code } => {

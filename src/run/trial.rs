@@ -206,6 +206,8 @@ impl Watch<'_> {
             Order::Resume => (Signal::Continue, "fault-end", "ends"),
             Order::Kill => (Signal::Kill, "fault-start", "begins"),
             Order::Return => return self.bring_back(due, &host, fleet),
+            Order::Drain => return self.drain(due, &host, true),
+            Order::Refill => return self.drain(due, &host, false),
             Order::Trouble(_) | Order::Mend => return,
         };
         let there =
@@ -233,6 +235,24 @@ impl Watch<'_> {
         there
     }
 
+    /// Takes daemons out of service, or puts them back.
+    fn drain(&mut self, due: &Due, host: &str, out: bool) {
+        let running = self.up.running.iter_mut();
+        let daemons = running.flat_map(|running| running.daemons_of(due.host, due.whose.daemons()));
+        let told: Vec<_> = daemons.filter_map(|daemon| daemon.drain(out)).collect();
+        let (event, verb) = if out { ("fault-start", "begins") } else { ("fault-end", "ends") };
+        let but = match told.iter().find_map(|told| told.as_ref().err()) {
+            Some(error) => format!(", but {error}"),
+            None if told.is_empty() => ", but nobody sends clients to it".to_owned(),
+            None => String::new(),
+        };
+        // What is measured then is not what was asked for.
+        if !but.is_empty() {
+            self.warnings.push(format!("fault {} on {host}: {} {verb}{but}", due.fault, due.what));
+        }
+        self.fault_event(due, host, weir_sys::clock::monotonic(), event, &format!("{verb}{but}"));
+    }
+
     /// Between trials services are as they were: what stood still goes on, what was killed is started again.
     fn undo_services(&mut self) {
         if let Err(error) = self.up.mend_disks() {
@@ -250,6 +270,11 @@ impl Watch<'_> {
                         daemon.name, daemon.host_name
                     );
                     self.warnings.push(text);
+                }
+                if daemon.is_drained()
+                    && let Some(Err(error)) = daemon.drain(false)
+                {
+                    self.warnings.push(error);
                 }
             }
         }

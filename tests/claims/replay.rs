@@ -236,3 +236,96 @@ fn a_server_that_dies_under_a_replay_fails_the_jobs_that_do_not_wait_for_it_and_
     let failures = fs::read_to_string(results.join("failures.jsonl")).unwrap();
     assert!(failures.lines().count() >= 12, "{failures}");
 }
+
+const DOWNTIME: &str = r#"
+[scenario]
+name = "downtime"
+trials = 1
+[[step]]
+name = "before"
+workload = "replay"
+hosts = "user-0"
+target = "service:files/store/f-{n}"
+file_count = 4
+jobs = 8
+files_per_job = 1
+trace = "random-1"
+reads = 100
+think = "20ms"
+[[step]]
+name = "during"
+workload = "replay"
+hosts = "user-0"
+target = "root://store-0//store/f-{n}"
+file_count = 4
+jobs = 8
+files_per_job = 1
+trace = "random-1"
+reads = 100
+think = "20ms"
+timeout = "3s"
+[[service]]
+name = "files"
+system = "xrootd"
+place = { manager = "store-0", server = "store-[1-2]" }
+content = { path = "store/f-{n}", files = 4, size = "4MiB" }
+replicas = { data = 2 }
+disk = { size = "100MB", rate = "100MB/s" }
+[[fault]]
+name = "emptied"
+step = "before"
+at = "500ms"
+on = "service.files.server.store-1"
+do = { drain = { for = "1min" } }
+[[fault]]
+name = "gone"
+step = "during"
+at = "500ms"
+on = "service.files.server.store-1"
+do = { kill = {} }
+[[case]]
+name = "drained"
+[[case]]
+name = "not-drained"
+set = { "fault.emptied.enabled" = false }
+[[criterion]]
+text = "who reads there when it is emptied reads on"
+metric = "replay.failed_jobs"
+at_most = 0
+[[criterion]]
+text = "who comes after is sent elsewhere"
+metric = "disk.read_bytes_per_second.mean"
+on = "service.files.disk.store-1"
+case = "drained"
+where = { step = "during" }
+at_most = "1kB/s"
+[[criterion]]
+text = "and else there are some"
+metric = "disk.read_bytes_per_second.mean"
+on = "service.files.disk.store-1"
+case = "not-drained"
+where = { step = "during" }
+at_least = "100kB/s"
+"#;
+
+// Spec: services.md#service-3 and services.md#service-21
+#[test]
+fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
+    need_lab();
+    let _turn = beside();
+    let scenario = Scenario::new(&format!("{DOWNTIME}{LAB}"));
+    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let timeline = fs::read_to_string(results.join("timeline.jsonl")).unwrap();
+    let told = timeline.lines().filter(|line| line.contains("fault emptied on store-1: nobody new for 60s"));
+    assert_eq!(told.filter(|line| !line.contains(", but")).count(), 1, "{timeline}");
+    for (on, says) in [
+        ("host.store-1", "cannot be drained, servers of a service can"),
+        ("service.files.manager", "no manager of xrootd can be drained"),
+    ] {
+        let wrong = format!("{DOWNTIME}{LAB}").replacen("service.files.server.store-1", on, 1);
+        let refused = Scenario::new(&wrong).run(&[]);
+        assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
+    }
+}

@@ -1,6 +1,6 @@
 //! From a recipe and a place to a system that works.
 
-use crate::daemon::{Asked, Daemon, Order};
+use crate::daemon::{Asked, Daemon, Drain, Order};
 use crate::error::{ServiceError, last_lines};
 use crate::recipe::{Argument, Ready, Recipe, StartStep};
 use crate::template::{HostWords, Words, arguments, fill, role_words};
@@ -260,7 +260,8 @@ fn give(path: &Path, user: Option<User>) -> io::Result<()> {
     user.map_or(Ok(()), |user| chown(path, Some(user.uid), Some(user.gid)))
 }
 
-/// Deals the files of the service's content over its servers, in turn, each into the folder that the recipe says.
+/// Deals the files of the service's content over its servers, in turn, each into the folder that the recipe says; copies of it to those that
+/// follow.
 fn put_content(
     service: &Service,
     recipe: &Recipe,
@@ -284,11 +285,22 @@ fn put_content(
             folders.push(folder);
         }
     }
-    for number in 0..content.files {
+    let copies = match (&recipe.copies, spots.first()) {
+        (Some(copies), Some(spot)) => fill(&recipe.file, copies, &spot.words)?.parse().unwrap_or(1),
+        _ => 1,
+    };
+    if copies > folders.len() {
+        let text = format!(
+            "each file is to lie on {copies} servers, and {} have storage of their own",
+            folders.len()
+        );
+        return Err(failed(service, text));
+    }
+    for (number, copy) in (0..content.files).flat_map(|number| (0..copies).map(move |copy| (number, copy))) {
         if (setting.interrupted)() {
             return Err(failed(service, "interrupted"));
         }
-        let Some((folder, own)) = folders.get(number as usize % folders.len().max(1)) else { break };
+        let Some((folder, own)) = folders.get((number as usize + copy) % folders.len().max(1)) else { break };
         let below = own.join(content.path.replace("{n}", &number.to_string())).display().to_string();
         let put = || {
             let mut words: Vec<&str> = below.split('/').collect();
@@ -346,6 +358,7 @@ fn start(
                         order,
                         ready: waiting.questions(spot)?,
                         counters: counters(recipe, step, spot)?,
+                        drain: drain(recipe, step, spot)?,
                         child: Some(child),
                         is_down: false,
                     });
@@ -416,16 +429,32 @@ fn order(
     Ok(Order { run, user, log: spot.log(name), home: spot.words.state.clone(), outlives_us })
 }
 
-/// Where a daemon says what it counts, as the machine has it.
+/// Where a daemon says what it counts.
 fn counters(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option<Counters>, ServiceError> {
     let Some(part) = &step.counters else { return Ok(None) };
-    let inside = fill(&recipe.file, &part.socket, &spot.words)?;
-    let Ok(below) = Path::new(&inside).strip_prefix(&spot.words.run) else {
-        let text = format!("step {}: `counters.socket` {inside:?} is not below `run`", step.name);
-        return Err(ServiceError::Recipe { file: recipe.file.clone(), text });
+    let socket = socket(recipe, step, &part.socket, spot)?;
+    Ok(Some(Counters { socket, path: part.path.clone(), samples: part.samples() }))
+}
+
+fn drain(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option<Drain>, ServiceError> {
+    let Some(part) = step.drain.as_ref().filter(|drain| drain.roles.contains(&spot.role)) else {
+        return Ok(None);
     };
-    let (socket, path) = (spot.state.join("run").join(below), part.path.clone());
-    Ok(Some(Counters { socket, path, samples: part.samples() }))
+    let socket = socket(recipe, step, &part.socket, spot)?;
+    let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    Ok(Some(Drain { socket, out: lines(&part.out), back: lines(&part.back), is_out: false }))
+}
+
+/// A socket of a daemon, as the machine has it.
+fn socket(recipe: &Recipe, step: &StartStep, text: &str, spot: &Spot<'_>) -> Result<PathBuf, ServiceError> {
+    let inside = fill(&recipe.file, text, &spot.words)?;
+    match Path::new(&inside).strip_prefix(&spot.words.run) {
+        Ok(below) => Ok(spot.state.join("run").join(below)),
+        Err(_) => {
+            let text = format!("step {}: `socket` {inside:?} is not below `run`", step.name);
+            Err(ServiceError::Recipe { file: recipe.file.clone(), text })
+        }
+    }
 }
 
 /// What the recipe's command says of the version: its first line that is not empty.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -14,6 +14,7 @@ use weir_sys::process::{
     Among, Child, ErrorsTo, Signal, Spawn, Streams, User, describe, signal, with_descendants,
     with_environment,
 };
+use weir_sys::socket::connect_named;
 use weir_telemetry::service::Counters;
 
 /// Daemons give way to what is measured: the fabric and the load. Measured: the generator 0.3 ms late beside daemons that are nicer by
@@ -115,6 +116,14 @@ impl Asked {
     }
 }
 
+/// How a daemon is taken out of service.
+pub struct Drain {
+    pub(crate) socket: PathBuf,
+    pub(crate) out: String,
+    pub(crate) back: String,
+    pub(crate) is_out: bool,
+}
+
 /// A daemon on a host.
 pub struct Daemon {
     pub name: String,
@@ -127,6 +136,7 @@ pub struct Daemon {
     pub ready: Vec<Asked>,
     /// Where it says what it counts.
     pub counters: Option<Counters>,
+    pub(crate) drain: Option<Drain>,
     pub(crate) child: Option<Child>,
     /// It was ended on purpose, and is not missed.
     pub(crate) is_down: bool,
@@ -157,6 +167,24 @@ impl Daemon {
     /// It was ended on purpose.
     pub fn is_down(&self) -> bool {
         self.is_down
+    }
+
+    /// It was taken out of service, and not put back.
+    pub fn is_drained(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.is_out)
+    }
+
+    /// Takes it out of service, so that nobody new is sent to it, or puts it back; `None`: it has no say in that. Errors: it cannot be
+    /// told, for people.
+    pub fn drain(&mut self, out: bool) -> Option<Result<(), String>> {
+        let drain = self.drain.as_mut()?;
+        let lines = if out { &drain.out } else { &drain.back };
+        drain.is_out = out;
+        let told = connect_named(&drain.socket).and_then(|mut stream| {
+            stream.set_write_timeout(Some(ASK_WITHIN))?;
+            stream.write_all(lines.as_bytes())
+        });
+        Some(told.map_err(|error| format!("{} on {} cannot be told: {error}", self.name, self.host_name)))
     }
 
     /// Ends it at once; `start_again` brings it back. True if it was there.
@@ -200,6 +228,10 @@ impl Daemon {
     pub fn start_again(&mut self, holder: &Holder) -> io::Result<()> {
         self.child = Some(self.order.start(holder)?);
         self.is_down = false;
+        // A new one knows nothing of it.
+        if let Some(drain) = &mut self.drain {
+            drain.is_out = false;
+        }
         Ok(())
     }
 

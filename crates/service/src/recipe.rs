@@ -33,6 +33,8 @@ pub struct Recipe {
     pub entry: Vec<Role>,
     /// The folder on its servers into which content goes before it starts; a text with words.
     pub content: Option<String>,
+    /// On how many servers each file of it lies; a text with words.
+    pub copies: Option<String>,
     pub files: Vec<FilePart>,
     /// In the order in which they begin.
     pub steps: Vec<StartStep>,
@@ -73,6 +75,21 @@ pub struct StartStep {
     pub within: Duration,
     /// Where a daemon says what it counts.
     pub counters: Option<CountersPart>,
+    pub drain: Option<DrainPart>,
+}
+
+/// How a daemon is told that nobody new is to be sent to it, and that it is over.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainPart {
+    /// Those of the step's that it is for.
+    #[serde(deserialize_with = "roles")]
+    pub roles: Vec<Role>,
+    /// Below `run`; a text with words.
+    pub socket: String,
+    /// Lines.
+    pub out: Vec<String>,
+    pub back: Vec<String>,
 }
 
 /// Where a daemon says what its slots do, and in which of its words.
@@ -146,6 +163,7 @@ struct Written {
     #[serde(default, deserialize_with = "roles")]
     entry: Vec<Role>,
     content: Option<String>,
+    copies: Option<String>,
     #[serde(default)]
     mounts: bool,
     #[serde(default)]
@@ -196,6 +214,7 @@ struct WrittenStep {
     ready: Vec<WrittenReady>,
     within: Option<String>,
     counters: Option<CountersPart>,
+    drain: Option<DrainPart>,
 }
 
 #[derive(Deserialize)]
@@ -262,6 +281,8 @@ impl Recipe {
                 "it has a `url` and no `entry`, the roles whose first host clients begin at".to_owned(),
             ));
         }
+        let drained = steps.iter().filter_map(|step| step.drain.as_ref());
+        let drains = drained.flat_map(|drain| drain.roles.iter().copied()).collect();
         let needs = written.role.iter();
         let roles =
             needs.map(|role| RoleNeed { role: role.name, least: role.least, most: role.most }).collect();
@@ -275,6 +296,7 @@ impl Recipe {
                 // What servers cannot be given a client writes; a system without processes keeps nothing, whatever is said of it.
                 takes_content: written.content.is_some() || written.mounts || steps.is_empty(),
                 takes_disk: written.content.is_some() || written.disk || steps.is_empty(),
+                drains,
             },
             packages: written.packages,
             programs: written.programs,
@@ -284,6 +306,7 @@ impl Recipe {
             url: written.url,
             entry: written.entry,
             content: written.content,
+            copies: written.copies,
             files: written.file,
             steps,
             file: file.to_owned(),
@@ -324,6 +347,7 @@ impl StartStep {
             ready: Vec::new(),
             within: Duration::ZERO,
             counters: None,
+            drain: None,
         }
     }
 }
@@ -341,8 +365,8 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     if (step.again || step.each.is_some()) && stays {
         return Err(format!("step {name}: a daemon is neither tried again nor started for each host"));
     }
-    if step.counters.is_some() && !stays {
-        return Err(format!("step {name}: `counters` are a daemon's"));
+    if (step.counters.is_some() || step.drain.is_some()) && !stays {
+        return Err(format!("step {name}: `counters` and `drain` are a daemon's"));
     }
     if step.run.is_empty() || step.roles.is_empty() {
         return Err(format!("step {name}: `run` or `roles` is empty"));
@@ -377,6 +401,7 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
         ready,
         within,
         counters: step.counters,
+        drain: step.drain,
     })
 }
 

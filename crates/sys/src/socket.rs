@@ -1,8 +1,11 @@
 //! Sockets with options that must be set before they are connected, and what the kernel granted.
 
+use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::poll;
@@ -438,6 +441,15 @@ pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
+/// Connects to the socket of this path, however long that is: an address has room for 107 bytes of it.
+pub fn connect_named(path: &Path) -> io::Result<UnixStream> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let folder = File::open(folder)?;
+    UnixStream::connect(Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -476,5 +488,20 @@ mod tests {
             assert_eq!(bound.ip(), address.ip());
             assert_ne!(bound.port(), 0);
         }
+    }
+
+    #[test]
+    fn a_socket_is_reached_by_a_path_longer_than_an_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a".repeat(100)).join("b".repeat(100));
+        std::fs::create_dir_all(&deep).unwrap();
+        let here = folder.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&here).unwrap();
+        let there = deep.join("s");
+        std::fs::rename(&here, &there).unwrap();
+        assert!(UnixStream::connect(&there).is_err());
+        connect_named(&there).unwrap();
+        listener.accept().unwrap();
+        assert_eq!(connect_named(&deep.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

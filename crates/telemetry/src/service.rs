@@ -10,6 +10,7 @@ use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
 use weir_seams::sampler::{Sampler, SeriesView};
+use weir_sys::socket::connect_named;
 
 pub const CPU: &str = "service.cpu_seconds";
 pub const THREAD_CPU: &str = "service.thread_cpu_seconds";
@@ -212,7 +213,7 @@ impl Asked {
 
     fn ask(&self) -> Option<UnixStream> {
         // Connecting to a socket with a name never waits for who listens, unless too many do already: it is the only one here.
-        let mut stream = UnixStream::connect(&self.counters.socket).ok()?;
+        let mut stream = connect_named(&self.counters.socket).ok()?;
         stream.set_nonblocking(true).ok()?;
         stream.write_all(self.request.as_bytes()).ok()?;
         Some(stream)

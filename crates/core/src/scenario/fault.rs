@@ -110,6 +110,7 @@ fn read_fault(
     let mut on = Vec::new();
     let of_hosts = match action {
         FaultAction::Disk { .. } => Some(read_disks_on(reader, &on_text, topology, services)?),
+        FaultAction::Drain { .. } => Some(read_drained_on(reader, &on_text, topology, services)?),
         FaultAction::Pause { .. } | FaultAction::Kill { .. } => {
             Some(match on_text.strip_prefix("service.") {
                 Some(on) => read_daemons_on(reader, on, topology, services)?,
@@ -320,6 +321,34 @@ fn read_daemons_on(
     Some(Affected::Daemons { service: name.to_owned(), role: *role, hosts })
 }
 
+/// As `read_daemons_on`, of a system that can take servers out of service.
+fn read_drained_on(
+    reader: &Reader<'_>,
+    on: &str,
+    topology: &Topology,
+    services: &[Service],
+) -> Option<Affected> {
+    let (problems, at) = (reader.problems(), reader.place_of("on"));
+    let Some(of_service) = on.strip_prefix("service.") else {
+        let message = format!("`on`: {:?} cannot be drained, servers of a service can", shortened(on));
+        problems.add_help(at, message, "service.NAME.ROLE or service.NAME.ROLE.HOST");
+        return None;
+    };
+    let affected = read_daemons_on(reader, of_service, topology, services)?;
+    let Affected::Daemons { service, role, .. } = &affected else { return None };
+    let system = services.iter().find(|it| it.name == *service).map_or("", |it| it.system.as_str());
+    if problems.systems.find(system).is_ok_and(|schema| schema.drains.contains(role)) {
+        return Some(affected);
+    }
+    let message = format!("`on`: no {} of {system} can be drained: its recipe does not say how", role.name());
+    problems.add_help(
+        at,
+        message,
+        "take it away at once, do = { kill = {} }, or let it stand still, do = { pause = { for } }",
+    );
+    None
+}
+
 /// Hosts by index of a service's role that a pattern names; `what` is on them, for the message where it names none.
 fn hosts_of(
     reader: &Reader<'_>,
@@ -466,6 +495,7 @@ fn action_name(action: &FaultAction) -> &'static str {
         FaultAction::Corrupt { .. } => "corrupt",
         FaultAction::Pause { .. } => "pause",
         FaultAction::Kill { .. } => "kill",
+        FaultAction::Drain { .. } => "drain",
         FaultAction::Disk { trouble, .. } => match trouble {
             DiskTrouble::Slow { .. } => "slow",
             DiskTrouble::Errors { .. } => "errors",
@@ -491,7 +521,7 @@ fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
                 action.at,
                 format!("`do` names {} actions", written.len()),
                 "one of outage = { for }, rate = { to, for }, delay = { add, for }, loss = { ratio, for }, \
-                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {} or { for }; of disks slow = { factor, for }, \
+                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {} or { for }, drain = { for }; of disks slow = { factor, for }, \
                  errors = { ratio, code, for }, full = { for }, stuck = { for }",
             );
         }
@@ -509,6 +539,7 @@ fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
         "loss" => FaultAction::Loss { ratio: body.ratio("ratio")?, duration: duration? },
         "corrupt" => FaultAction::Corrupt { ratio: body.ratio("ratio")?, duration: duration? },
         "pause" => FaultAction::Pause { duration: duration? },
+        "drain" => FaultAction::Drain { duration: duration? },
         "slow" => disk(DiskTrouble::Slow { factor: body.ratio("factor")? }, duration?),
         "errors" => {
             let code = body.text("code")?;

@@ -209,6 +209,8 @@ pub struct SystemSchema {
     pub takes_content: bool,
     /// Its servers keep what they have in one folder, which may be a disk.
     pub takes_disk: bool,
+    /// Whose daemons can be taken out of service while they go on with what they have.
+    pub drains: Vec<Role>,
 }
 
 /// The systems that this program can start.
@@ -524,6 +526,10 @@ pub enum FaultAction {
     Kill {
         returns: Option<Duration>,
     },
+    /// The service sends nobody new to them; what they serve they go on with.
+    Drain {
+        duration: Duration,
+    },
     /// Something is wrong with disks.
     Disk {
         trouble: DiskTrouble,
@@ -557,6 +563,7 @@ impl FaultAction {
             | FaultAction::DelaySome { duration, .. }
             | FaultAction::Corrupt { duration, .. }
             | FaultAction::Disk { duration, .. }
+            | FaultAction::Drain { duration }
             | FaultAction::Pause { duration } => *duration,
             FaultAction::Kill { returns } => returns.unwrap_or_default(),
         }

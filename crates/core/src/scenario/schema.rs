@@ -363,6 +363,7 @@ pub(super) static CORRUPT_ACTION: &[Param] = &[
     FOR,
 ];
 pub(super) static PAUSE_ACTION: &[Param] = &[FOR];
+pub(super) static DRAIN_ACTION: &[Param] = &[FOR];
 pub(super) static KILL_ACTION: &[Param] =
     &[duration("for", "How long until they are started again; never unless given.")
         .range(1.0, 30.0 * DAY_NS)];
@@ -402,6 +403,11 @@ pub(super) static DO: &[Param] = &[
         "kill",
         Kind::Table(KILL_ACTION),
         "The processes of the hosts are killed, and started again after `for`; without it they stay dead for the rest of the trial.",
+    ),
+    Param::new(
+        "drain",
+        Kind::Table(DRAIN_ACTION),
+        "Their service sends nobody new to these servers, which go on with what they have; `on` is service.NAME.ROLE or service.NAME.ROLE.HOST.",
     ),
     Param::new(
         "slow",

@@ -329,13 +329,21 @@ pub(super) fn place_targets(
     params: &[Param],
     values: &mut Values,
     services: &[Service],
-    hosts: &[usize],
+    (hosts, topology): (&[usize], Option<&Topology>),
 ) -> Option<Vec<String>> {
     let problems = reader.problems();
     let mut named = Vec::new();
     for param in params.iter().filter(|param| param.kind == Kind::Target) {
         let Some(Value::Text(target)) = values.0.get(param.name) else { continue };
-        let Some(name) = service_of(target) else { continue };
+        let Some(name) = service_of(target) else {
+            let at_host = topology.filter(|_| !services.is_empty()).and_then(|all| at_host(target, all));
+            if let Some((host, target)) = at_host {
+                let theirs = services.iter().filter(|service| service.hosts().any(|own| own == host));
+                named.extend(theirs.map(|service| service.name.clone()));
+                values.0.insert(param.name.to_owned(), Value::Text(target));
+            }
+            continue;
+        };
         let (key, at) = (param.name, reader.place_of(param.name));
         let Some(service) = services.iter().find(|service| service.name == name) else {
             let names = services.iter().map(|service| service.name.as_str());
@@ -370,6 +378,14 @@ pub(super) fn used(mut services: Vec<Service>, steps: &[Step], root: &Table) -> 
 fn service_of(target: &str) -> Option<&str> {
     let rest = target.strip_prefix(SERVICE_TARGET)?;
     Some(rest.split(['/', '?']).next().unwrap_or(rest))
+}
+
+/// A host of the lab by index that a URL names, and the URL with its address.
+fn at_host(target: &str, topology: &Topology) -> Option<(usize, String)> {
+    let (scheme, rest) = target.split_once("://")?;
+    let (name, behind) = rest.split_at(rest.find(['/', ':', '?']).unwrap_or(rest.len()));
+    let host = topology.hosts.iter().position(|host| host.name == name)?;
+    Some((host, format!("{scheme}://{}{behind}", Topology::ipv4(host))))
 }
 
 /// A target on a service that is at `at`.

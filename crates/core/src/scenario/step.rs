@@ -86,7 +86,13 @@ pub(super) fn steps(
             continue;
         };
         let hosts: Vec<usize> = roles.iter().flat_map(|(_, hosts)| hosts.iter().copied()).collect();
-        let placed = service::place_targets(&reader, extra, &mut values, services, &hosts);
+        let placed = service::place_targets(
+            &reader,
+            extra,
+            &mut values,
+            services,
+            (&hosts, topology.filter(|_| !real)),
+        );
         let Some(services) = placed else { continue };
         let reach = reach.as_ref().filter(|_| !real);
         if let Some(reach) = reach {
