@@ -642,7 +642,8 @@ fn a_service_that_is_written_wrongly_is_refused_with_its_place_and_the_nearest_n
         ("store-[1-2]", "stare-[1-2]", "no host is called"),
         ("server = \"store-[1-2]\"", "client = \"store-[1-2]\"", "needs a server"),
         ("store/f-{n}", "../f-{n}", "no path below"),
-        ("content =", "replicas = { data = 2 }\ncontent =", "xrootd has no `replicas.data`"),
+        ("content =", "replicas = { metadata = 2 }\ncontent =", "xrootd has no `replicas.metadata`"),
+        ("content =", "replicas = { data = 3 }\ncontent =", "is 3, and the service has 2 servers"),
         ("store/f-{n}", "store/f", "need a path with {n}"),
     ] {
         let text = format!("{READ}{LAB}{CLUSTER}").replace(from, to);

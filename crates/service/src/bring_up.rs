@@ -286,7 +286,13 @@ fn put_content(
         }
     }
     let copies = match (&recipe.copies, spots.first()) {
-        (Some(copies), Some(spot)) => fill(&recipe.file, copies, &spot.words)?.parse().unwrap_or(1),
+        (Some(copies), Some(spot)) => {
+            let written = fill(&recipe.file, copies, &spot.words)?;
+            written.parse().map_err(|_| ServiceError::Recipe {
+                file: recipe.file.clone(),
+                text: format!("`copies` {written:?} is no number"),
+            })?
+        }
         _ => 1,
     };
     if copies > folders.len() {

@@ -70,7 +70,8 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
     };
     let place = read_place(reader, schema, topology)?;
     let mut options = read_options(reader, schema)?;
-    read_common(reader, schema, &mut options);
+    let servers = place.iter().find(|(role, _)| *role == Role::Server).map_or(0, |(_, hosts)| hosts.len());
+    read_common(reader, schema, servers, &mut options);
     // Another engine may be mounted: one that clients speak to leaves that alone, as it does roles that it does not have.
     let mount = mount.filter(|_| schema.mounts);
     if content.is_some() && !schema.takes_content {
@@ -165,13 +166,19 @@ fn read_mount(table: &Reader<'_>) -> Option<(Mount, Place)> {
 }
 
 /// Puts options that mean the same everywhere among the engine's; refuses those that it does not have.
-fn read_common(reader: &Reader<'_>, schema: &'static SystemSchema, options: &mut Values) {
+fn read_common(reader: &Reader<'_>, schema: &'static SystemSchema, servers: usize, options: &mut Values) {
     for (group, params) in [("replicas", schema::REPLICAS), ("stripe", schema::STRIPE)] {
         let Some(table) = reader.table(group) else { continue };
         for param in params.iter().filter(|param| table.has(param.name)) {
             let Some(value) = table.value(param.name) else { continue };
             let name = format!("{group}-{}", param.name);
-            if schema.options.iter().any(|own| own.name == name) {
+            if let (Value::Count(copies), "replicas") = (&value, group)
+                && *copies > servers as u64
+            {
+                let message =
+                    format!("`replicas.{}` is {copies}, and the service has {servers} servers", param.name);
+                reader.problems().add(table.place_of(param.name), message);
+            } else if schema.options.iter().any(|own| own.name == name) {
                 options.0.insert(name, value);
             } else {
                 let message = format!("{} has no `{group}.{}`", schema.name, param.name);
@@ -336,8 +343,7 @@ pub(super) fn place_targets(
     for param in params.iter().filter(|param| param.kind == Kind::Target) {
         let Some(Value::Text(target)) = values.0.get(param.name) else { continue };
         let Some(name) = service_of(target) else {
-            let at_host = topology.filter(|_| !services.is_empty()).and_then(|all| at_host(target, all));
-            if let Some((host, target)) = at_host {
+            if let Some((host, target)) = topology.and_then(|all| at_host(target, all)) {
                 let theirs = services.iter().filter(|service| service.hosts().any(|own| own == host));
                 named.extend(theirs.map(|service| service.name.clone()));
                 values.0.insert(param.name.to_owned(), Value::Text(target));

@@ -201,11 +201,15 @@ fn open_loop(count: u64, rate: f64) -> Load {
     }
 }
 
-/// A generator that a busy machine put to sleep has asked for less than a claim is about: made again until it was awake.
-fn awake_once(measure: impl FnMut() -> Outcome) -> Outcome {
+/// A generator that a busy machine put to sleep has asked for less than a claim is about: made again until it was awake, each time after a
+/// little longer, since what keeps the machine busy ends.
+fn awake_once(mut measure: impl FnMut() -> Outcome) -> Outcome {
     let awake =
         |outcome: &Outcome| asked(std::slice::from_ref(outcome)).clock.is_none_or(|clock| clock.missed < 10);
-    let mut tried = std::iter::repeat_with(measure).take(50);
+    let mut tried = (0..50).map(|tries| {
+        std::thread::sleep(Duration::from_millis(20 * tries));
+        measure()
+    });
     tried.find(awake).expect("the machine was too busy for this claim, fifty times")
 }
 
