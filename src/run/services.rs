@@ -1,5 +1,6 @@
 //! Services of a run or of a named lab: from a plan to processes in the lab's hosts, and what is kept of them.
 
+use crate::run::faults::ServiceRole;
 use anyhow::{Context, anyhow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -65,6 +66,15 @@ fn disk_name(service: &str, host: &str) -> String {
 }
 
 impl Up {
+    /// Daemons on a host, of one service and role or of all.
+    pub fn daemons_of<'a>(
+        &'a mut self,
+        host: usize,
+        of: Option<&'a ServiceRole>,
+    ) -> impl Iterator<Item = &'a mut Daemon> {
+        self.running.iter_mut().flat_map(move |running| running.daemons_of(host, of))
+    }
+
     /// Its daemons, for whoever counts what they do.
     pub fn watched(&self) -> Vec<Watched> {
         let watched = |running: &Running, daemon: &Daemon| Watched {

@@ -224,21 +224,18 @@ impl Watch<'_> {
     /// The same for processes of services: those of a role, or all on the host. True if there were some.
     fn signal_daemons(&mut self, due: &Due, which: Signal) -> bool {
         let mut there = false;
-        for running in self.up.running.iter_mut() {
-            for daemon in running.daemons_of(due.host, due.whose.daemons()) {
-                there |= match which {
-                    Signal::Kill => daemon.kill(),
-                    which => daemon.signal(which) > 0,
-                };
-            }
+        for daemon in self.up.daemons_of(due.host, due.whose.daemons()) {
+            there |= match which {
+                Signal::Kill => daemon.kill(),
+                which => daemon.signal(which) > 0,
+            };
         }
         there
     }
 
     /// Takes daemons out of service, or puts them back.
     fn drain(&mut self, due: &Due, host: &str, out: bool) {
-        let running = self.up.running.iter_mut();
-        let daemons = running.flat_map(|running| running.daemons_of(due.host, due.whose.daemons()));
+        let daemons = self.up.daemons_of(due.host, due.whose.daemons());
         let told: Vec<_> = daemons.filter_map(|daemon| daemon.drain(out)).collect();
         let (event, verb) = if out { ("fault-start", "begins") } else { ("fault-end", "ends") };
         let but = match told.iter().find_map(|told| told.as_ref().err()) {
@@ -246,11 +243,12 @@ impl Watch<'_> {
             None if told.is_empty() => ", but nobody sends clients to it".to_owned(),
             None => String::new(),
         };
+        let verb = format!("{verb}{but}");
         // What is measured then is not what was asked for.
         if !but.is_empty() {
-            self.warnings.push(format!("fault {} on {host}: {} {verb}{but}", due.fault, due.what));
+            self.warnings.push(fault_text(due, host, &verb));
         }
-        self.fault_event(due, host, weir_sys::clock::monotonic(), event, &format!("{verb}{but}"));
+        self.fault_event(due, host, weir_sys::clock::monotonic(), event, &verb);
     }
 
     /// Between trials services are as they were: what stood still goes on, what was killed is started again.
@@ -291,12 +289,7 @@ impl Watch<'_> {
             Whose::Host => fleet.launch_again(&launcher, host).err().map(|error| error.to_string()),
         };
         if let Some(holder) = lab.holder(due.host) {
-            let daemons = self
-                .up
-                .running
-                .iter_mut()
-                .flat_map(|running| running.daemons_of(due.host, due.whose.daemons()));
-            for daemon in daemons {
+            for daemon in self.up.daemons_of(due.host, due.whose.daemons()) {
                 failed = failed.or(daemon.start_again(holder).err().map(|error| error.to_string()));
             }
         }
@@ -310,8 +303,7 @@ impl Watch<'_> {
         data.insert("fault".to_owned(), (*due.fault).into());
         data.insert("on".to_owned(), (*due.on).into());
         data.insert("host".to_owned(), host.into());
-        let text = format!("fault {} on {host}: {} {verb}", due.fault, due.what);
-        self.event_with(at, event, None, text, data);
+        self.event_with(at, event, None, fault_text(due, host, verb), data);
     }
 
     /// Ends what the step captures, if it still does.
@@ -417,6 +409,10 @@ impl Watch<'_> {
             data,
         });
     }
+}
+
+fn fault_text(due: &Due, host: &str, verb: &str) -> String {
+    format!("fault {} on {host}: {} {verb}", due.fault, due.what)
 }
 
 impl Observer for Watch<'_> {

@@ -289,10 +289,7 @@ pub fn located(body: &[u8]) -> Vec<(String, u16)> {
         let (host, port) = word.strip_prefix('S')?.get(1..)?.rsplit_once(':')?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = host.strip_prefix("::ffff:").unwrap_or(host);
-        let is_named = !host.is_empty()
-            && host.len() <= 255
-            && !host.chars().any(|letter| letter.is_control() || letter == '/');
-        is_named.then(|| Some((host.to_owned(), port.parse().ok()?)))?
+        Some((host.to_owned(), port.parse().ok()?)).filter(|_| may_be_host(host))
     };
     text.trim_end_matches('\0').split_whitespace().filter_map(one).collect()
 }
@@ -350,6 +347,10 @@ pub fn opened(body: &[u8]) -> Option<(Handle, Option<u64>)> {
     Some((handle, body.get(12..).and_then(info).map(|(size_bytes, _)| size_bytes)))
 }
 
+fn may_be_host(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 255 && !name.chars().any(|letter| letter.is_control() || letter == '/')
+}
+
 /// Where a redirect leads: host, port, and what is to be said there behind the path's question mark.
 pub fn redirection(body: &[u8]) -> Option<(String, u16, String)> {
     let port = i32::from_be_bytes(body.get(..4)?.try_into().ok()?);
@@ -357,10 +358,7 @@ pub fn redirection(body: &[u8]) -> Option<(String, u16, String)> {
     // A negative port announces a whole URL, which is asked for by clients that understand one.
     let port = u16::try_from(port).ok().filter(|port| *port > 0)?;
     let (host, opaque) = text.split_once('?').unwrap_or((text, ""));
-    let named = !host.is_empty()
-        && host.len() <= 255
-        && !host.chars().any(|letter| letter.is_control() || letter == '/');
-    named.then(|| (host.to_owned(), port, opaque.to_owned()))
+    may_be_host(host).then(|| (host.to_owned(), port, opaque.to_owned()))
 }
 
 /// What a server says of an error: its number, and its text.

@@ -110,10 +110,19 @@ fn read_fault(
     let mut on = Vec::new();
     let of_hosts = match action {
         FaultAction::Disk { .. } => Some(read_disks_on(reader, &on_text, topology, services)?),
-        FaultAction::Drain { .. } => Some(read_drained_on(reader, &on_text, topology, services)?),
-        FaultAction::Pause { .. } | FaultAction::Kill { .. } => {
+        FaultAction::Pause { .. } | FaultAction::Kill { .. } | FaultAction::Drain { .. } => {
+            let drains = matches!(action, FaultAction::Drain { .. });
             Some(match on_text.strip_prefix("service.") {
-                Some(on) => read_daemons_on(reader, on, topology, services)?,
+                Some(on) => read_daemons_on(reader, on, drains, topology, services)?,
+                None if drains => {
+                    let message = format!(
+                        "`on`: {:?} cannot be drained, servers of a service can",
+                        shortened(&on_text)
+                    );
+                    let help = "service.NAME.ROLE or service.NAME.ROLE.HOST";
+                    reader.problems().add_help(reader.place_of("on"), message, help);
+                    return None;
+                }
                 None => Affected::Processes(read_hosts_on(reader, &on_text, topology, known.real)?),
             })
         }
@@ -290,10 +299,11 @@ fn read_disks_on(
     Some(Affected::Disks { service: name.to_owned(), hosts })
 }
 
-/// The processes of `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob.
+/// The processes of `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob; `drains`: of a system that can take them out of service.
 fn read_daemons_on(
     reader: &Reader<'_>,
     on: &str,
+    drains: bool,
     topology: &Topology,
     services: &[Service],
 ) -> Option<Affected> {
@@ -318,35 +328,16 @@ fn read_daemons_on(
         return None;
     };
     let hosts = hosts_of(reader, host, topology, (service, *role, role.name()))?;
-    Some(Affected::Daemons { service: name.to_owned(), role: *role, hosts })
-}
-
-/// As `read_daemons_on`, of a system that can take servers out of service.
-fn read_drained_on(
-    reader: &Reader<'_>,
-    on: &str,
-    topology: &Topology,
-    services: &[Service],
-) -> Option<Affected> {
-    let (problems, at) = (reader.problems(), reader.place_of("on"));
-    let Some(of_service) = on.strip_prefix("service.") else {
-        let message = format!("`on`: {:?} cannot be drained, servers of a service can", shortened(on));
-        problems.add_help(at, message, "service.NAME.ROLE or service.NAME.ROLE.HOST");
+    let system = &service.system;
+    if drains && !problems.systems.find(system).is_ok_and(|schema| schema.drains.contains(role)) {
+        let message =
+            format!("`on`: no {} of {system} can be drained: its recipe does not say how", role.name());
+        let help =
+            "take it away at once, do = { kill = {} }, or let it stand still, do = { pause = { for } }";
+        problems.add_help(at, message, help);
         return None;
-    };
-    let affected = read_daemons_on(reader, of_service, topology, services)?;
-    let Affected::Daemons { service, role, .. } = &affected else { return None };
-    let system = services.iter().find(|it| it.name == *service).map_or("", |it| it.system.as_str());
-    if problems.systems.find(system).is_ok_and(|schema| schema.drains.contains(role)) {
-        return Some(affected);
     }
-    let message = format!("`on`: no {} of {system} can be drained: its recipe does not say how", role.name());
-    problems.add_help(
-        at,
-        message,
-        "take it away at once, do = { kill = {} }, or let it stand still, do = { pause = { for } }",
-    );
-    None
+    Some(Affected::Daemons { service: name.to_owned(), role: *role, hosts })
 }
 
 /// Hosts by index of a service's role that a pattern names; `what` is on them, for the message where it names none.
