@@ -120,7 +120,7 @@ impl Up {
     pub fn reset_caches(&mut self, lab: &Lab, names: &BTreeSet<&str>) -> Result<(), String> {
         for running in self.running.iter_mut().filter(|running| names.contains(running.name.as_str())) {
             running
-                .mount_anew(|host| lab.holder(host))
+                .begin_cold(|host| lab.holder(host))
                 .map_err(|error| format!("service {}: {error}", running.name))?;
         }
         match &mut self.disks {

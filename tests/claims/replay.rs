@@ -330,3 +330,91 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
         assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
     }
 }
+
+const STAGED: &str = r#"
+[scenario]
+name = "staged"
+about = "Files come from another service before they are opened"
+trials = 2
+[[service]]
+name = "archive"
+system = "xrootd"
+place = { server = "store-2" }
+content = { path = "store/f-{n}", files = 4, size = "1MiB" }
+[[service]]
+name = "pool"
+system = "xrootd"
+place = { server = "store-0" }
+disk = { size = "100MB", rate = "100MB/s" }
+origin = "archive"
+[[step]]
+name = "analysis"
+workload = "replay"
+hosts = "user-0"
+target = "service:pool/store/f-{n}"
+file_count = 4
+jobs = 2
+files_per_job = 2
+trace = "random-1"
+reads = 20
+verify = true
+timeout = "30s"
+[[case]]
+name = "copied"
+[[case]]
+name = "kept"
+set = { "step.analysis.caches" = "kept" }
+[[fault]]
+name = "gone"
+enabled = false
+step = "analysis"
+at = "0s"
+on = "service.archive.server"
+do = { kill = {} }
+[[criterion]]
+text = "each file comes as it is"
+metric = "io.mismatched_operations"
+at_most = 0
+[[criterion]]
+text = "and every job gets its own"
+metric = "replay.failed_jobs"
+at_most = 0
+"#;
+
+// Spec: services.md#service-17, services.md#service-22 and services.md#service-23
+#[test]
+fn files_are_copied_from_the_origin_before_each_trial_unless_caches_are_kept() {
+    need_lab();
+    let _turn = beside();
+    let scenario = Scenario::new(&format!("{STAGED}{LAB}"));
+    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
+    let written = |point: &str, number: u64| {
+        let all = trials.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let trial = all.into_iter().find(|it| it["point"] == point && it["trial"] == number).unwrap();
+        let rows = trial["rows"].as_array().unwrap().clone();
+        let is_it = |row: &&Value| {
+            row["metric"] == "disk.written_bytes_per_second" && row["entity"] == "service.pool.disk.store-0"
+        };
+        rows.iter().find(is_it).unwrap()["value"].as_f64().unwrap()
+    };
+    for number in [0, 1] {
+        assert!(written("analysis/copied", number) > 100e3, "{trials}");
+        assert!(written("analysis/kept", number) < 10e3, "{trials}");
+    }
+    let gone = scenario.run(&["--set", "fault.gone.enabled=true"]);
+    let summary: Value = serde_json::from_str(&gone.stdout).unwrap();
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let failures = fs::read_to_string(results.join("failures.jsonl")).unwrap();
+    assert!(gone.status == 3 && failures.contains("fetch failed"), "{failures}{summary:#}");
+    for (from, to, says) in [
+        ("origin = \"archive\"", "origin = \"archve\"", "did you mean `archive`?"),
+        ("origin = \"archive\"", "origin = \"pool\"", "no service above it is called \"pool\""),
+        ("system = \"xrootd\"", "system = \"webdav\"", "xrootd gets files from root://, not from dav://"),
+    ] {
+        let refused = Scenario::new(&format!("{STAGED}{LAB}").replacen(from, to, 1)).run(&[]);
+        assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
+    }
+}

@@ -74,6 +74,7 @@ fn configurations_with_the_same_services_run_together_within_their_lab() {
         mount: None,
         content: None,
         disk: None,
+        origin: None,
     };
     let more = configurations.clone();
     configurations.extend(more);

@@ -3,6 +3,7 @@
 use crate::daemon::{Asked, Daemon, Drain, Order};
 use crate::error::{ServiceError, last_lines};
 use crate::recipe::{Argument, Ready, Recipe, StartStep};
+use crate::running::{LOG, Running, WhenCold};
 use crate::template::{HostWords, Words, arguments, fill, role_words};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,13 +16,11 @@ use std::time::{Duration, Instant};
 use weir_core::scenario::{Role, Service};
 use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
-use weir_sys::process::{Child, Signal, User};
-use weir_telemetry::service::Counters;
+use weir_sys::process::{Child, User};
+use weir_telemetry::service::{Counters, CountersAt};
 
 /// What looks whether something is ready looks again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Daemons that were asked to end have this time.
-const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// A host on which services may live.
 pub struct Ground<'a> {
@@ -54,9 +53,6 @@ impl Ground<'_> {
     }
 }
 
-/// Folder of a host's logs in its state.
-const LOG: &str = "log";
-
 /// Puts content into a new file: the file, its name, and its size.
 pub type Fill<'a> = &'a dyn Fn(File, &str, u64) -> io::Result<()>;
 
@@ -74,21 +70,6 @@ pub struct Setting<'a> {
     pub outlives_us: bool,
     /// True once it is to be given up.
     pub interrupted: &'a dyn Fn() -> bool,
-}
-
-/// A service that is up. Dropping it kills its processes, but for those that outlive us.
-pub struct Running {
-    pub name: String,
-    pub system: String,
-    /// Where clients find it.
-    pub at: String,
-    pub version: String,
-    pub daemons: Vec<Daemon>,
-    /// On the machine, folders of logs and of configuration by host and role.
-    pub folders: BTreeMap<String, PathBuf>,
-    /// On the machine, what its hosts share.
-    shared: PathBuf,
-    outlives_us: bool,
 }
 
 /// One host in one role.
@@ -152,6 +133,7 @@ impl Prepared<'_> {
             version: String::new(),
             daemons: Vec::new(),
             folders: spots.iter().map(place).collect(),
+            when_cold: Vec::new(),
             shared,
             outlives_us: setting.outlives_us,
         };
@@ -340,6 +322,23 @@ fn start(
     for step in recipe.steps.iter().filter(|step| step.with.iter().all(has)) {
         let chosen = spots.iter().filter(|spot| step.roles.contains(&spot.role));
         let chosen: Vec<&Spot<'_>> = if step.once { chosen.take(1).collect() } else { chosen.collect() };
+        let Some(first) = chosen.first() else { continue };
+        let holds = |text: &String| Ok(!fill(&recipe.file, text, &first.words)?.trim().is_empty());
+        if !step.only.as_ref().map_or(Ok(true), holds)? {
+            continue;
+        }
+        let is_cold = step.cold.as_ref().map_or(Ok(false), holds)?;
+        if step.cold.is_some() && !step.stays {
+            if !is_cold {
+                continue;
+            }
+            for spot in &chosen {
+                let order =
+                    order(recipe, &step.run, spot, &spot.words, &step.name, user, setting.outlives_us)?;
+                running.when_cold.push(WhenCold { host: spot.host, within: step.within, order });
+            }
+            continue;
+        }
         let until = Instant::now() + step.within;
         let waiting = Waiting { service, recipe, step, setting, user, until };
         let each: Vec<Option<&HostWords>> = match step.each {
@@ -365,6 +364,7 @@ fn start(
                         ready: waiting.questions(spot)?,
                         counters: counters(recipe, step, spot)?,
                         drain: drain(recipe, step, spot)?,
+                        is_cold: is_cold || spot.role == Role::Client,
                         child: Some(child),
                         is_down: false,
                     });
@@ -438,26 +438,35 @@ fn order(
 /// Where a daemon says what it counts.
 fn counters(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option<Counters>, ServiceError> {
     let Some(part) = &step.counters else { return Ok(None) };
-    let socket = socket(recipe, step, &part.socket, spot)?;
-    Ok(Some(Counters { socket, path: part.path.clone(), samples: part.samples() }))
+    let below = |text: &str| below_run(recipe, step, text, spot);
+    let at = match (&part.socket, &part.file) {
+        (Some(socket), _) => CountersAt::Socket { socket: below(socket)?, path: part.path.clone() },
+        (None, file) => CountersAt::File(below(file.as_deref().unwrap_or_default())?),
+    };
+    Ok(Some(Counters { at, samples: part.samples() }))
 }
 
 fn drain(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option<Drain>, ServiceError> {
     let Some(part) = step.drain.as_ref().filter(|drain| drain.roles.contains(&spot.role)) else {
         return Ok(None);
     };
-    let socket = socket(recipe, step, &part.socket, spot)?;
+    let socket = below_run(recipe, step, &part.socket, spot)?;
     let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     Ok(Some(Drain { socket, out: lines(&part.out), back: lines(&part.back), is_out: false }))
 }
 
-/// A socket of a daemon, as the machine has it.
-fn socket(recipe: &Recipe, step: &StartStep, text: &str, spot: &Spot<'_>) -> Result<PathBuf, ServiceError> {
+/// A socket or a file of a daemon, as the machine has it.
+fn below_run(
+    recipe: &Recipe,
+    step: &StartStep,
+    text: &str,
+    spot: &Spot<'_>,
+) -> Result<PathBuf, ServiceError> {
     let inside = fill(&recipe.file, text, &spot.words)?;
     match Path::new(&inside).strip_prefix(&spot.words.run) {
         Ok(below) => Ok(spot.state.join("run").join(below)),
         Err(_) => {
-            let text = format!("step {}: `socket` {inside:?} is not below `run`", step.name);
+            let text = format!("step {}: {inside:?} is not below `run`", step.name);
             Err(ServiceError::Recipe { file: recipe.file.clone(), text })
         }
     }
@@ -563,92 +572,6 @@ impl Waiting<'_> {
                 return Ok(());
             }
             self.go_on(spot, &ready.not_yet())?;
-        }
-    }
-}
-
-fn empty(folder: &Path) {
-    fs::read_dir(folder).into_iter().flatten().flatten().for_each(|entry| remove(&entry.path()));
-}
-
-fn remove(path: &Path) {
-    let is_folder = path.symlink_metadata().is_ok_and(|about| about.is_dir());
-    let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-}
-
-impl Running {
-    /// Its daemons on a host, of one role where `of` names it and this service.
-    pub fn daemons_of<'a>(
-        &'a mut self,
-        host: usize,
-        of: Option<&'a (String, Role)>,
-    ) -> impl Iterator<Item = &'a mut Daemon> {
-        let is_meant = of.is_none_or(|(service, _)| *service == self.name);
-        let role = of.map(|(_, role)| *role);
-        let own = self.daemons.iter_mut().filter(move |daemon| is_meant && daemon.host == host);
-        own.filter(move |daemon| role.is_none_or(|role| daemon.role == role))
-    }
-
-    /// A daemon that ended by itself, with the last lines of its log.
-    pub fn failed(&mut self) -> Option<String> {
-        let how = self.daemons.iter_mut().find_map(|daemon| {
-            let how = daemon.failed()?;
-            let lines = last_lines(&daemon.order.log);
-            Some(lines.into_iter().fold(how, |text, line| text + "\n  | " + &line))
-        })?;
-        Some(format!("service {}: {how}", self.name))
-    }
-
-    /// Mounts it anew on its clients, so that nothing is left of what they had read. `holder_of` is by index in the topology.
-    ///
-    /// Errors: one that does not come back.
-    pub fn mount_anew<'h>(&mut self, holder_of: impl Fn(usize) -> Option<&'h Holder>) -> Result<(), String> {
-        for daemon in self.daemons.iter_mut().filter(|daemon| daemon.role == Role::Client) {
-            let holder = holder_of(daemon.host).ok_or("its host is not there")?;
-            daemon.restart(holder, END_WITHIN)?;
-        }
-        Ok(())
-    }
-
-    /// Removes what it kept, once it is down. Folders of logs stay, empty: a recipe may have mounted them where a program writes, and
-    /// a folder that is gone takes no other mount.
-    pub fn remove_folders(&self) {
-        // What cannot be removed goes with the lab's folder at the latest.
-        for folder in self.folders.values() {
-            for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-                match path.file_name().is_some_and(|name| name == LOG) {
-                    true => empty(&path),
-                    false => remove(&path),
-                }
-            }
-        }
-        remove(&self.shared);
-    }
-
-    /// Ends its processes, the last that began first.
-    pub fn take_down(&mut self) {
-        for daemon in self.daemons.iter().rev() {
-            daemon.signal(Signal::Continue);
-            daemon.signal(Signal::Terminate);
-        }
-        let until = Instant::now() + END_WITHIN;
-        for daemon in self.daemons.iter_mut().rev() {
-            daemon.end(until.saturating_duration_since(Instant::now()));
-        }
-        self.daemons.clear();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.outlives_us {
-            for daemon in &mut self.daemons {
-                if let Some(child) = daemon.child.take() {
-                    child.release();
-                }
-            }
-        } else {
-            self.take_down();
         }
     }
 }

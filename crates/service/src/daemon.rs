@@ -137,6 +137,8 @@ pub struct Daemon {
     /// Where it says what it counts.
     pub counters: Option<Counters>,
     pub(crate) drain: Option<Drain>,
+    /// It begins anew where caches are emptied.
+    pub(crate) is_cold: bool,
     pub(crate) child: Option<Child>,
     /// It was ended on purpose, and is not missed.
     pub(crate) is_down: bool,
@@ -204,12 +206,10 @@ impl Daemon {
         was_there
     }
 
-    /// Ends it and starts it again; returns when it works. Errors: it does not, for people.
-    pub fn restart(&mut self, holder: &Holder, end_within: Duration) -> Result<(), String> {
+    /// Starts one that has ended again; returns when it works. Errors: it does not, for people.
+    pub(crate) fn bring_back(&mut self, holder: &Holder) -> Result<(), String> {
         let named = |what: &str| format!("{} on {} {what}", self.name, self.host_name);
         let (unstarted, late) = (named("could not be started again"), named("did not come back"));
-        self.signal(Signal::Terminate);
-        self.end(end_within);
         self.start_again(holder).map_err(|error| format!("{unstarted}: {error}"))?;
         let until = Instant::now() + BACK_WITHIN;
         // What it logged the first time is still there, and says nothing of this one.

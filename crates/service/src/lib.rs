@@ -6,10 +6,12 @@ mod daemon;
 mod error;
 mod library;
 mod recipe;
+mod running;
 mod template;
 
-pub use bring_up::{Fill, Folder, Ground, Prepared, Running, Setting, prepare};
+pub use bring_up::{Fill, Folder, Ground, Prepared, Setting, prepare};
 pub use daemon::Daemon;
 pub use error::ServiceError;
 pub use library::{Builtin, Library};
 pub use recipe::Recipe;
+pub use running::Running;

@@ -60,6 +60,11 @@ pub struct FilePart {
 pub struct StartStep {
     pub roles: Vec<Role>,
     pub name: String,
+    /// It is part of the start only where this, a text with words, is not empty.
+    pub only: Option<String>,
+    /// Where this, a text with words, is not empty, and the service's caches are emptied: a daemon begins anew; a command, which is then no
+    /// part of the start, is run while those are down.
+    pub cold: Option<String>,
     /// It begins only where the service has hosts of all of these.
     pub with: Vec<Role>,
     pub run: Vec<Argument>,
@@ -97,8 +102,10 @@ pub struct DrainPart {
 #[serde(deny_unknown_fields)]
 pub struct CountersPart {
     /// Below `run`; a text with words.
-    pub socket: String,
-    /// What is asked for there.
+    pub socket: Option<String>,
+    /// The same of a file that the daemon writes anew each time.
+    pub file: Option<String>,
+    /// What is asked for at the socket.
     #[serde(default = "metrics_path")]
     pub path: String,
     slots: Option<String>,
@@ -168,6 +175,8 @@ struct Written {
     mounts: bool,
     #[serde(default)]
     disk: bool,
+    #[serde(default)]
+    origins: Vec<String>,
     role: Vec<WrittenRole>,
     #[serde(default)]
     option: BTreeMap<String, WrittenOption>,
@@ -203,6 +212,8 @@ struct WrittenStep {
     with: Vec<Role>,
     daemon: Option<String>,
     command: Option<String>,
+    only: Option<String>,
+    cold: Option<String>,
     run: Vec<Argument>,
     #[serde(default)]
     once: bool,
@@ -297,6 +308,7 @@ impl Recipe {
                 takes_content: written.content.is_some() || written.mounts || steps.is_empty(),
                 takes_disk: written.content.is_some() || written.disk || steps.is_empty(),
                 drains,
+                origins: written.origins,
             },
             packages: written.packages,
             programs: written.programs,
@@ -338,6 +350,8 @@ impl StartStep {
         StartStep {
             roles: Vec::new(),
             name: name.to_owned(),
+            only: None,
+            cold: None,
             with: Vec::new(),
             run: Vec::new(),
             stays: false,
@@ -368,6 +382,12 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     if (step.counters.is_some() || step.drain.is_some()) && !stays {
         return Err(format!("step {name}: `counters` and `drain` are a daemon's"));
     }
+    if step.cold.is_some() && !stays && !step.ready.is_empty() {
+        return Err(format!("step {name}: the end of a `cold` command is waited for, and nothing else"));
+    }
+    if step.counters.as_ref().is_some_and(|part| part.socket.is_some() == part.file.is_some()) {
+        return Err(format!("step {name}: `counters` are at a `socket` or in a `file`"));
+    }
     if step.run.is_empty() || step.roles.is_empty() {
         return Err(format!("step {name}: `run` or `roles` is empty"));
     }
@@ -392,6 +412,8 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     Ok(StartStep {
         roles: step.roles,
         name,
+        only: step.only,
+        cold: step.cold,
         with: step.with,
         run: step.run,
         stays,
@@ -498,6 +520,12 @@ within = "3s"
             ("line = \"up\"", "port = \"81\"", "`ready` is a `port`"),
             ("within = \"3s\"", "within = \"3\"", "step x: `within`"),
             ("within = \"3s\"", "again = true", "step x: a daemon is neither tried again"),
+            (
+                "within = \"3s\"",
+                "counters = { slots = \"x\" }",
+                "`counters` are at a `socket` or in a `file`",
+            ),
+            ("daemon = \"x\"", "command = \"x\"\ncold = \"yes\"", "the end of a `cold` command"),
             ("entry = [\"server\"]\n", "", "no `entry`"),
         ] {
             let text = GOOD.replacen(from, to, 1);

@@ -53,6 +53,8 @@ pub struct Words {
     pub mount_options: String,
     /// The files that are put on it before it starts; none where none are.
     pub content: Option<ContentWords>,
+    /// The URL of the service from which it gets what it does not have; empty where there is none.
+    pub origin: String,
     /// A host, in what is said for each of some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<HostWords>,
@@ -91,6 +93,7 @@ impl Words {
                 .content
                 .as_ref()
                 .map(|content| ContentWords { path: content.path.clone(), files: content.files }),
+            origin: service.origin.as_ref().map(|origin| origin.at.clone()).unwrap_or_default(),
             each: None,
         }
     }

@@ -3,9 +3,12 @@
 use crate::cpu::{TICKS_PER_SECOND, process_ticks};
 use crate::proc_file::{ProcFile, Quantity, Recorder};
 use crate::reduce::{Reduce, Reduction};
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::Series;
@@ -89,13 +92,20 @@ pub struct Watched {
     pub counters: Option<Counters>,
 }
 
-/// A Unix socket that answers a request for `path` with the text format of Prometheus, and which of its samples mean what.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Where a daemon says what it counts in the text format of Prometheus, and which of its samples mean what.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Counters {
-    pub socket: PathBuf,
-    pub path: String,
+    pub at: CountersAt,
     /// Of `COUNTERS`, in their order: a sample's name, with labels that it must have; those that fit are added.
     pub samples: [Option<String>; COUNTERS.len()],
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum CountersAt {
+    /// A Unix socket that answers a request for `path`.
+    Socket { socket: PathBuf, path: String },
+    /// A file that is written anew.
+    File(PathBuf),
 }
 
 /// CPU time of services, and what they count themselves.
@@ -182,9 +192,10 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// that stands still holds up nobody.
 struct Asked {
     counters: Counters,
-    request: String,
     /// The question that is under way, and when it was asked.
     under_way: Option<(UnixStream, Instant)>,
+    /// When the file was written that was read last: what stays as it is says nothing new.
+    written: Option<SystemTime>,
     answer: Vec<u8>,
 }
 
@@ -192,12 +203,16 @@ type Values = [Option<f64>; COUNTERS.len()];
 
 impl Asked {
     fn new(counters: Counters) -> Asked {
-        let request = format!("GET {} HTTP/1.0\r\n\r\n", counters.path);
-        Asked { counters, request, under_way: None, answer: Vec::new() }
+        Asked { counters, under_way: None, written: None, answer: Vec::new() }
     }
 
     /// What the last question was answered, and when it was asked; asks the next.
     fn look(&mut self, now: Instant) -> Option<(Instant, Values)> {
+        if let CountersAt::File(path) = &self.counters.at {
+            let (written, text) = read_plain(path)?;
+            let is_new = self.written.replace(written) != Some(written);
+            return is_new.then(|| (now, self.counters.read(&text)));
+        }
         let answered = match &mut self.under_way {
             None => None,
             Some((stream, asked_at)) => match read_some(stream, &mut self.answer) {
@@ -213,11 +228,22 @@ impl Asked {
 
     fn ask(&self) -> Option<UnixStream> {
         // Connecting to a socket with a name never waits for who listens, unless too many do already: it is the only one here.
-        let mut stream = connect_named(&self.counters.socket).ok()?;
+        let CountersAt::Socket { socket, path } = &self.counters.at else { return None };
+        let mut stream = connect_named(socket).ok()?;
         stream.set_nonblocking(true).ok()?;
-        stream.write_all(self.request.as_bytes()).ok()?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).ok()?;
         Some(stream)
     }
+}
+
+/// A plain file of a daemon, and when it was written. Where it has put something else, that leads nowhere and holds up nobody.
+fn read_plain(path: &Path) -> Option<(SystemTime, String)> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let about = file.metadata().ok().filter(Metadata::is_file)?;
+    let mut text = String::new();
+    file.take(ANSWER_BYTES_MAX as u64).read_to_string(&mut text).ok()?;
+    Some((about.modified().ok()?, text))
 }
 
 /// Reads what is there: whether it is all, or nothing where it came to no good.
@@ -283,8 +309,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("counters");
         let listener = UnixListener::bind(&socket).unwrap();
-        let counters =
-            Counters { socket, path: "/".to_owned(), samples: [None, Some("plain".to_owned()), None, None] };
+        let counters = Counters {
+            at: CountersAt::Socket { socket, path: "/".to_owned() },
+            samples: [None, Some("plain".to_owned()), None, None],
+        };
         let watched =
             Watched { entity: "service.x".to_owned(), processes: Vec::new(), counters: Some(counters) };
         let mut sampler = ServiceSampler::new(vec![watched]);
@@ -304,6 +332,28 @@ mod tests {
             (&all[0].name[..], &all[0].t_ns[..], &all[0].value[..]),
             (SLOTS_TAKEN, &[10][..], &[2.5][..])
         );
+    }
+
+    #[test]
+    fn counters_in_a_file_count_once_for_each_time_it_is_written_and_a_fifo_in_its_place_holds_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters");
+        let counters = Counters {
+            at: CountersAt::File(file.clone()),
+            samples: [None, Some("plain".to_owned()), None, None],
+        };
+        let watched =
+            Watched { entity: "service.x".to_owned(), counters: Some(counters), ..Watched::default() };
+        let mut sampler = ServiceSampler::new(vec![watched]);
+        sampler.sample(Instant::from_ns(10));
+        std::fs::write(&file, SAID).unwrap();
+        sampler.sample(Instant::from_ns(20));
+        sampler.sample(Instant::from_ns(30));
+        std::fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        sampler.sample(Instant::from_ns(40));
+        let all = sampler.take();
+        assert_eq!((&all[0].name[..], &all[0].t_ns[..]), (SLOTS_TAKEN, &[20][..]));
     }
 
     #[test]

@@ -211,6 +211,8 @@ pub struct SystemSchema {
     pub takes_disk: bool,
     /// Whose daemons can be taken out of service while they go on with what they have.
     pub drains: Vec<Role>,
+    /// Schemes of the URLs of services from which it can get what it does not have itself; none where it gets nothing.
+    pub origins: Vec<String>,
 }
 
 /// The systems that this program can start.
@@ -239,6 +241,17 @@ pub struct Service {
     pub content: Option<Content>,
     /// What each of its servers keeps its data on; `None`: on the machine's own disk.
     pub disk: Option<DiskShape>,
+    /// From where it gets what it does not have itself.
+    pub origin: Option<Origin>,
+}
+
+/// A service from which another one gets what it does not have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Its name, and those of the services that it gets things from in turn.
+    pub services: Vec<String>,
+    /// Its URL.
+    pub at: String,
 }
 
 impl Service {

@@ -518,6 +518,10 @@ pub(super) static SERVICE: &[Param] = &[
         Kind::Table(CONTENT),
         "Files that are on it before the first trial, of content that can be verified from seed and offset.",
     ),
+    text(
+        "origin",
+        "A service above it in the file, from which it gets the files that it does not have itself; refused where the system gets none.",
+    ),
     Param::new(
         "replicas",
         Kind::Table(REPLICAS),

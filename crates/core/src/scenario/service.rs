@@ -2,7 +2,7 @@
 
 use super::errors::Place;
 use super::lab::titled;
-use super::plan::{Content, DiskShape, Mount, Role, Service, Step, SystemSchema, Systems};
+use super::plan::{Content, DiskShape, Mount, Origin, Role, Service, Step, SystemSchema, Systems};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table, shortened};
@@ -34,12 +34,20 @@ pub(super) fn services(context: &Context<'_>, root: &Table, topology: Option<&To
             problems.add(reader.place_of("name"), format!("two services are called {name:?}"));
             continue;
         }
-        all.extend(read(&reader, name, topology, real));
+        let service = read(&reader, name, topology, real, &all);
+        all.extend(service);
     }
     all
 }
 
-fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bool) -> Option<Service> {
+/// `before`: the services above it in the file.
+fn read(
+    reader: &Reader<'_>,
+    name: String,
+    topology: Option<&Topology>,
+    real: bool,
+    before: &[Service],
+) -> Option<Service> {
     let problems = reader.problems();
     let met = problems.count();
     let mount = reader.table("mount").and_then(|table| read_mount(&table));
@@ -93,6 +101,8 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
     if problems.count() != met {
         return None;
     }
+    // A service whose origin is wrong is one all the same: what else names it is not wrong for that.
+    let origin = read_origin(reader, schema, before);
     let mut service = Service {
         name,
         system,
@@ -102,6 +112,7 @@ fn read(reader: &Reader<'_>, name: String, topology: Option<&Topology>, real: bo
         mount: mount.map(|(at, _)| at),
         content,
         disk,
+        origin,
     };
     match problems.systems.address(&service, topology?) {
         Ok(at) => service.at = at,
@@ -140,6 +151,7 @@ fn given(reader: &Reader<'_>, name: String, content: Option<Content>) -> Option<
         mount: None,
         content: None,
         disk: None,
+        origin: None,
     })
 }
 
@@ -186,6 +198,34 @@ fn read_common(reader: &Reader<'_>, schema: &'static SystemSchema, servers: usiz
             }
         }
     }
+}
+
+/// The service above it from which it gets what it does not have: none can get things from itself, whatever stands between.
+fn read_origin(reader: &Reader<'_>, schema: &SystemSchema, before: &[Service]) -> Option<Origin> {
+    if !reader.has("origin") {
+        return None;
+    }
+    let (name, at, problems) = (reader.text("origin")?, reader.place_of("origin"), reader.problems());
+    let Some(service) = before.iter().find(|service| service.name == name) else {
+        let message = format!("`origin`: no service above it is called {:?}", shortened(&name));
+        problems.add_helped(at, message, suggestion(&name, before.iter().map(|own| own.name.as_str())));
+        return None;
+    };
+    let speaks = |scheme: &String| service.at.starts_with(&format!("{scheme}://"));
+    if !schema.origins.iter().any(speaks) {
+        let schemes: Vec<String> = schema.origins.iter().map(|scheme| format!("{scheme}://")).collect();
+        let message = match schemes.is_empty() {
+            true => format!("{} gets nothing from other services", schema.name),
+            false => {
+                format!("{} gets files from {}, not from {}", schema.name, schemes.join(", "), service.at)
+            }
+        };
+        problems.add(at, message);
+        return None;
+    }
+    let behind = service.origin.iter().flat_map(|origin| origin.services.iter().cloned());
+    let services = std::iter::once(name).chain(behind).collect();
+    Some(Origin { services, at: service.at.clone() })
 }
 
 fn read_disk(table: &Reader<'_>) -> Option<DiskShape> {
@@ -345,7 +385,7 @@ pub(super) fn place_targets(
         let Some(name) = service_of(target) else {
             if let Some((host, target)) = topology.and_then(|all| at_host(target, all)) {
                 let theirs = services.iter().filter(|service| service.hosts().any(|own| own == host));
-                named.extend(theirs.map(|service| service.name.clone()));
+                theirs.for_each(|service| name_with_origins(&mut named, service));
                 values.0.insert(param.name.to_owned(), Value::Text(target));
             }
             continue;
@@ -366,10 +406,20 @@ pub(super) fn place_targets(
             return None;
         }
         let placed = placed(target, &service.at);
-        named.push(name.to_owned());
+        name_with_origins(&mut named, service);
         values.0.insert(key.to_owned(), Value::Text(placed));
     }
     Some(named)
+}
+
+/// What is loaded loads those from which it gets what it does not have.
+fn name_with_origins(named: &mut Vec<String>, service: &Service) {
+    let behind = service.origin.iter().flat_map(|origin| &origin.services);
+    for name in std::iter::once(&service.name).chain(behind) {
+        if !named.contains(name) {
+            named.push(name.clone());
+        }
+    }
 }
 
 /// The services that steps need, in the order of the file; all where there are no steps.

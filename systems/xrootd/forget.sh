@@ -1,0 +1,8 @@
+# Removes what was copied.
+{% if origin %}
+[ -e {{ run }}/copied ] || exit 0
+while read -r path; do
+    rm -f "$path" "$path".*
+done <{{ run }}/copied
+rm {{ run }}/copied
+{% endif %}
