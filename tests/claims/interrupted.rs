@@ -70,7 +70,7 @@ const LOADS: &[Load] = &[
     Load { arguments: &["latency", "--rate", "200Hz", "--duration", "60s", "--transport", "udp"], figure: TRIPS, alone: TRIPS },
     Load { arguments: &["latency", "--count", "1000000000"], figure: TRIPS, alone: TRIPS },
     Load { arguments: &["burst", "--sizes", "10kB", "--every", "20ms", "--repetitions", "10000"], figure: BURST, alone: "burst.arrived_bits_per_second" },
-    Load { arguments: &["burst", "--sizes", "20MB", "--repetitions", "10000", "--streams", "2"], figure: BURST, alone: "burst.arrived_bits_per_second" },
+    Load { arguments: &["burst", "--sizes", "2MB", "--repetitions", "10000", "--streams", "2"], figure: BURST, alone: "burst.arrived_bits_per_second" },
     Load { arguments: &["burst", "--sizes", "10kB", "--every", "20ms", "--repetitions", "10000", "--reply", "ack"], figure: BURST, alone: BURST },
     Load { arguments: &["burst", "--sizes", "10kB", "--every", "20ms", "--repetitions", "10000", "--connection", "per-burst"], figure: BURST, alone: "burst.arrived_bits_per_second" },
     Load { arguments: &["burst", "--sizes", "10kB", "--every", "20ms", "--repetitions", "10000", "--connection", "timed"], figure: BURST, alone: "burst.arrived_bits_per_second" },

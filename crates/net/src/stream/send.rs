@@ -175,7 +175,7 @@ impl Sender {
     pub fn turn(&mut self, schedule: &Schedule, block: &[u8], now: impl Fn() -> u64, end_ns: u64) -> Turn {
         match self.phase {
             Phase::Sending => self.send(schedule, block, now, end_ns),
-            Phase::Draining { .. } => self.drain(now),
+            Phase::Draining { .. } => self.drain(now, end_ns < schedule.end_ns),
             Phase::Done => Turn::Done,
         }
     }
@@ -296,7 +296,8 @@ impl Sender {
         }
     }
 
-    fn drain(&mut self, now: impl Fn() -> u64) -> Turn {
+    /// `is_stopped`: the load ended by an order, before its time.
+    fn drain(&mut self, now: impl Fn() -> u64, is_stopped: bool) -> Turn {
         let mut scrap = [0; 64];
         match self.stream.read(&mut scrap) {
             Ok(0) => {
@@ -307,6 +308,11 @@ impl Sender {
             Ok(_) => Turn::Blocked,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 Turn::Blocked
+            }
+            // After an order a receiver waits for what is on its way only so long, and what comes later is refused: nobody lost it.
+            Err(error) if is_stopped && error.kind() == ErrorKind::ConnectionReset => {
+                self.finish(now());
+                Turn::Done
             }
             Err(error) => {
                 let text = format!("the connection broke while it was drained: {error}");

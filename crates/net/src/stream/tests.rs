@@ -280,6 +280,31 @@ fn a_peer_that_never_reads_is_given_up_after_the_load_with_what_is_left() {
     }
 }
 
+// Spec: net-protocol.md#stream-4
+#[test]
+fn what_is_refused_after_an_order_to_stop_is_no_failure_and_after_a_planned_end_it_is() {
+    let failures = |stop: bool, planned_ms: u64| {
+        let values = values(&[("duration", Value::Duration(Duration::from_millis(planned_ms)))]);
+        let (far, near) = flow_pair(0);
+        let load = load(&values, 1, Patience::default());
+        let control = Control::new(monotonic());
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                if stop {
+                    control.stop();
+                }
+                // The sender has seen its end by then; what it has sent lies unread.
+                std::thread::sleep(Duration::from_millis(400));
+                drop(near);
+            });
+            engine::run(&load, vec![far], &control).unwrap()
+        });
+        outcome.failures.count()
+    };
+    assert_eq!((failures(true, 60_000), failures(false, 100)), (0, 1));
+}
+
 #[test]
 fn a_peer_that_never_reads_ends_a_flow_bounded_by_bytes_too() {
     let values = values(&[("bytes", Value::Size(Bytes(1 << 30)))]);
