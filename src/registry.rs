@@ -51,7 +51,17 @@ pub const SYSTEMS: &[weir_service::Builtin] = &[
     system!("null"),
     system!("s3"),
     system!("webdav", "nginx.conf"),
-    system!("xrootd", "copy.sh", "forget.sh", "load.sh", "look.sh", "proxy.cf", "queue.sh", "xrootd.cf"),
+    system!(
+        "xrootd",
+        "copy.sh",
+        "forget-cache.sh",
+        "forget.sh",
+        "load.sh",
+        "look.sh",
+        "proxy.cf",
+        "queue.sh",
+        "xrootd.cf"
+    ),
 ];
 
 /// The recipes that a scenario may name: those of this program, and folders beside its file.

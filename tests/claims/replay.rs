@@ -331,6 +331,15 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
     }
 }
 
+/// A figure of one trial.
+fn of_trial(trials: &str, point: &str, number: u64, metric: &str, entity: &str) -> f64 {
+    let mut all = trials.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let trial = all.find(|it| it["point"] == point && it["trial"] == number).unwrap();
+    let rows = trial["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["metric"] == metric && row["entity"] == entity);
+    row.unwrap_or_else(|| panic!("{metric} of {entity}: {trials}"))["value"].as_f64().unwrap()
+}
+
 const STAGED: &str = r#"
 [scenario]
 name = "staged"
@@ -392,13 +401,7 @@ fn files_are_copied_from_the_origin_before_each_trial_unless_caches_are_kept() {
     let results = Path::new(summary["results"].as_str().unwrap());
     let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
     let written = |point: &str, number: u64| {
-        let all = trials.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let trial = all.into_iter().find(|it| it["point"] == point && it["trial"] == number).unwrap();
-        let rows = trial["rows"].as_array().unwrap().clone();
-        let is_it = |row: &&Value| {
-            row["metric"] == "disk.written_bytes_per_second" && row["entity"] == "service.pool.disk.store-0"
-        };
-        rows.iter().find(is_it).unwrap()["value"].as_f64().unwrap()
+        of_trial(&trials, point, number, "disk.written_bytes_per_second", "service.pool.disk.store-0")
     };
     for number in [0, 1] {
         assert!(written("analysis/copied", number) > 100e3, "{trials}");
@@ -416,5 +419,55 @@ fn files_are_copied_from_the_origin_before_each_trial_unless_caches_are_kept() {
     ] {
         let refused = Scenario::new(&format!("{STAGED}{LAB}").replacen(from, to, 1)).run(&[]);
         assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
+    }
+}
+
+const CACHED: &str = r#"
+[scenario]
+name = "cached"
+about = "A proxy keeps what was read, and forgets it before the next trial"
+trials = 2
+[[service]]
+name = "files"
+system = "xrootd"
+place = { server = "store-0", proxy = "store-2" }
+disk = { size = "100MB", rate = "10MB/s" }
+content = { path = "store/f-{n}", files = 1, size = "20MB" }
+set.xrootd.cache = "1GB"
+[[step]]
+name = "read"
+workload = "io-seq"
+hosts = "user-0"
+target = "service:files/store/f-0"
+verify = true
+[[case]]
+name = "cold"
+[[case]]
+name = "kept"
+set = { "step.read.caches" = "kept" }
+[[criterion]]
+text = "what comes is what was put there"
+metric = "io.mismatched_operations"
+at_most = 0
+"#;
+
+// Spec: services.md#service-17 and services.md#service-23
+#[test]
+fn a_proxy_forgets_what_it_kept_before_each_trial_unless_caches_are_kept() {
+    need_lab();
+    let _turn = beside();
+    // Slow and far, so that a busy machine is not what is measured.
+    let far = LAB.replace("500Mbit/s", "100Mbit/s").replace("4ms", "100ms");
+    let scenario = Scenario::new(&format!("{CACHED}{far}"));
+    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
+    let read = |point: &str, number: u64| {
+        of_trial(&trials, point, number, "disk.read_bytes_per_second", "service.files.disk.store-0")
+    };
+    for number in [0, 1] {
+        assert!(read("read/cold", number) > 1e6, "{trials}");
+        assert!(read("read/kept", number) < 100e3, "{trials}");
     }
 }
