@@ -300,7 +300,8 @@ pub fn keep(running: &Running, results: &Path) -> anyhow::Result<()> {
             place.entry(role).or_default().push(host);
         }
         let (system, version, at) = (&running.system, &running.version, &running.at);
-        let about = serde_json::json!({"system": system, "version": version, "at": at, "place": place});
+        let tuning = &running.tuning;
+        let about = serde_json::json!({"system": system, "version": version, "at": at, "place": place, "tuning": tuning});
         folder.create_new_unsynced("service.json")?.write_all(format!("{about:#}\n").as_bytes())?;
         for (place, from) in &running.folders {
             let mut into = Directory::open(folder.path())?;

@@ -509,6 +509,7 @@ name = "files"
 system = "xrootd"
 place = { server = "store-1" }
 content = { path = "store/f-{n}", size = "16MiB" }
+set.xrootd.threads = 32
 "#;
     let scenario = Scenario::new(&format!("{READ}{LAB}{alone}{fault}"));
     let run =
@@ -526,10 +527,11 @@ content = { path = "store/f-{n}", size = "16MiB" }
             && about["at"].as_str().unwrap().starts_with("root://")
     );
     assert_eq!(about["place"]["server"], serde_json::json!(["store-1"]));
+    assert_eq!(about["tuning"], serde_json::json!({"threads": "32"}));
     let page = fs::read_to_string(results.join("report.html")).unwrap();
     let row = &page[page.find("<h2>Services</h2>").expect("the page has the service")..];
     assert!(
-        row[..1000].contains("files<td>xrootd<td>") && row[..1000].contains("server store-1"),
+        row[..1000].contains("files<td>xrootd<td>") && row[..1000].contains("threads 32<td>server store-1"),
         "{}",
         &row[..1000]
     );

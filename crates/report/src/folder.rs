@@ -65,6 +65,9 @@ pub(crate) struct ServiceRecord {
     /// Hosts by role.
     #[serde(default)]
     pub place: BTreeMap<String, Vec<String>>,
+    /// Options that are not as its recipe has them by itself.
+    #[serde(default)]
+    pub tuning: BTreeMap<String, String>,
 }
 
 /// Services of a run, in the order of their names.

@@ -2,7 +2,7 @@
 
 use crate::daemon::{Asked, Daemon, Drain, Order};
 use crate::error::{ServiceError, last_lines};
-use crate::recipe::{Argument, Ready, Recipe, StartStep};
+use crate::recipe::{Argument, Ready, Recipe, StartStep, tuning};
 use crate::running::{LOG, Running, WhenCold};
 use crate::template::{HostWords, Words, arguments, fill, role_words};
 use std::collections::BTreeMap;
@@ -131,6 +131,7 @@ impl Prepared<'_> {
             system: recipe.schema.name.to_owned(),
             at: service.at.clone(),
             version: String::new(),
+            tuning: tuning(recipe.schema.options, &service.options),
             daemons: Vec::new(),
             folders: spots.iter().map(place).collect(),
             when_cold: Vec::new(),

@@ -468,6 +468,20 @@ pub fn option_values(declared: &[Param], values: &Values) -> BTreeMap<String, Op
     declared.iter().map(of).collect()
 }
 
+/// Options that are not what the recipe has them by itself, as texts by name.
+pub fn tuning(declared: &[Param], values: &Values) -> BTreeMap<String, String> {
+    let own = |param: &Param| {
+        let said = values.0.get(param.name)?;
+        let default = param.default.and_then(|text| parse_default(param.kind, text).ok());
+        let text = match said {
+            Value::Text(text) => text.clone(),
+            other => other.to_json().to_string().trim_matches('"').to_owned(),
+        };
+        (default.as_ref() != Some(said)).then(|| (param.name.to_owned(), text))
+    };
+    declared.iter().filter_map(own).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

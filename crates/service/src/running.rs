@@ -29,6 +29,8 @@ pub struct Running {
     /// Where clients find it.
     pub at: String,
     pub version: String,
+    /// Options of its engine that are not as its recipe has them by itself.
+    pub tuning: BTreeMap<String, String>,
     pub daemons: Vec<Daemon>,
     /// On the machine, folders of logs and of configuration by host and role.
     pub folders: BTreeMap<String, PathBuf>,

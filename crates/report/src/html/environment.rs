@@ -61,12 +61,24 @@ fn services(folder: &Folder) -> Html {
         &mut out,
         "<h2>Services</h2>\n<div class=wide><table class=tight><thead><tr><th>service<th>system<th>version"
     );
-    put!(&mut out, "<th>hosts<th>address</thead><tbody>");
+    put!(&mut out, "<th>tuned<th>hosts<th>address</thead><tbody>");
     for service in &folder.services {
         let hosts: Vec<String> =
             service.place.iter().map(|(role, hosts)| format!("{role} {}", hosts.join(", "))).collect();
         put!(&mut out, "<tr><td>", T(&service.name), "<td>", T(&service.system), "<td>", T(&service.version));
-        put!(&mut out, "<td>", T(&hosts.join("; ")), "<td><code>", T(&service.at), "</code>\n");
+        let tuned: Vec<String> =
+            service.tuning.iter().map(|(option, value)| format!("{option} {value}")).collect();
+        let tuned = if tuned.is_empty() { "nothing".to_owned() } else { tuned.join(", ") };
+        put!(
+            &mut out,
+            "<td>",
+            T(&tuned),
+            "<td>",
+            T(&hosts.join("; ")),
+            "<td><code>",
+            T(&service.at),
+            "</code>\n"
+        );
     }
     put!(&mut out, "</tbody></table></div>\n");
     put!(
