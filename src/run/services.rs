@@ -4,7 +4,7 @@ use crate::run::faults::ServiceRole;
 use anyhow::{Context, anyhow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use weir_core::scenario::{Configuration, DiskTrouble, Role, Service, Step};
 use weir_core::topology::Topology;
@@ -17,6 +17,7 @@ use weir_storage::content::Content;
 use weir_sys::directory::Directory;
 use weir_sys::errno;
 use weir_telemetry::service::Watched;
+use weir_telemetry::transfers::TransferList;
 
 /// In a host's folder on the machine, what its disks keep. The host does not see it: it would go around the disk.
 const DISKS_FOLDER: &str = "disks";
@@ -81,6 +82,7 @@ impl Up {
             entity: format!("{SERVICE_ENTITY}{}.{}.{}", running.name, daemon.name, daemon.host_name),
             processes: daemon.processes(),
             counters: daemon.counters.clone(),
+            transfers: daemon.transfers.clone(),
         };
         let of_service = |running: &'_ Running| -> Vec<Watched> {
             running.daemons.iter().map(|daemon| watched(running, daemon)).collect()
@@ -303,6 +305,13 @@ pub fn keep(running: &Running, results: &Path) -> anyhow::Result<()> {
         let tuning = &running.tuning;
         let about = serde_json::json!({"system": system, "version": version, "at": at, "place": place, "tuning": tuning});
         folder.create_new_unsynced("service.json")?.write_all(format!("{about:#}\n").as_bytes())?;
+        if !running.transfers.is_empty() {
+            let mut out = BufWriter::new(folder.create_new_unsynced("transfers.jsonl")?);
+            for (host, transfers) in &running.transfers {
+                write_transfers(&mut out, host, &transfers.list())?;
+            }
+            out.flush()?;
+        }
         for (place, from) in &running.folders {
             let mut into = Directory::open(folder.path())?;
             for word in place.split('/') {
@@ -316,6 +325,27 @@ pub fn keep(running: &Running, results: &Path) -> anyhow::Result<()> {
 }
 
 /// Copies plain files of a folder and those below it, of each its end.
+/// A line for each file that was open on a host, or is, and one for those that were too many.
+fn write_transfers(out: &mut impl Write, host: &str, list: &TransferList) -> io::Result<()> {
+    for it in &list.all {
+        let line = serde_json::json!({
+            "host": host,
+            "path": it.path,
+            "client": it.client,
+            "size_bytes": it.size_bytes,
+            "read_bytes": it.read_bytes,
+            "written_bytes": it.written_bytes,
+            "opened_unix_ns": it.opened_ns,
+            "closed_unix_ns": it.closed_ns,
+        });
+        writeln!(out, "{line}")?;
+    }
+    match list.left_out {
+        0 => Ok(()),
+        left_out => writeln!(out, "{}", serde_json::json!({"host": host, "left_out": left_out})),
+    }
+}
+
 fn copy(from: &Path, to: &Directory) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;

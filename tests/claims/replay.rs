@@ -471,3 +471,57 @@ fn a_proxy_forgets_what_it_kept_before_each_trial_unless_caches_are_kept() {
         assert!(read("read/kept", number) < 100e3, "{trials}");
     }
 }
+
+const LISTED: &str = r#"
+[scenario]
+name = "listed"
+about = "Servers say what is open on them"
+trials = 1
+[[service]]
+name = "files"
+system = "xrootd"
+place = { server = "store-0" }
+content = { path = "store/f-{n}", files = 8, size = "1MiB" }
+set.xrootd.transfers = true
+[[step]]
+name = "analysis"
+workload = "replay"
+hosts = "user-0"
+target = "service:files/store/f-{n}"
+file_count = 8
+jobs = 4
+files_per_job = 2
+trace = "random-1"
+reads = 200
+think = "20ms"
+[[criterion]]
+text = "eight files are open nearly all the time"
+metric = "service.transfers.mean"
+on = "service.files.xrootd.store-0"
+between = [4.5, 8]
+"#;
+
+// Spec: services.md#service-24
+#[test]
+fn what_is_in_flight_on_a_server_is_listed_with_what_has_moved() {
+    need_lab();
+    let _turn = beside();
+    let scenario = Scenario::new(&format!("{LISTED}{LAB}"));
+    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let results = Path::new(summary["results"].as_str().unwrap());
+    let listed = fs::read_to_string(results.join("services/files/transfers.jsonl")).unwrap();
+    let mut read = std::collections::BTreeMap::new();
+    for line in listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
+        assert!(line["client"].as_str().unwrap().contains('@'), "{line}");
+        let (opened, closed) = (&line["opened_unix_ns"], &line["closed_unix_ns"]);
+        assert!(closed.is_null() || closed.as_u64() >= opened.as_u64(), "{line}");
+        *read.entry(line["path"].as_str().unwrap().to_owned()).or_insert(0) +=
+            line["read_bytes"].as_u64().unwrap();
+    }
+    // Each job reads a hundred times of each of its two files.
+    assert_eq!(read.len(), 8, "{listed}");
+    assert!(read.values().all(|bytes| *bytes > 100 * 100), "{read:?}");
+    let fewer = scenario.run(&["--set", "step.analysis.jobs=1"]);
+    assert_eq!(fewer.status, 1, "{}", fewer.stdout);
+}

@@ -8,9 +8,10 @@ use crate::template::{HostWords, Words, arguments, fill, role_words};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_core::scenario::{Role, Service};
@@ -18,6 +19,7 @@ use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
 use weir_sys::process::{Child, User};
 use weir_telemetry::service::{Counters, CountersAt};
+use weir_telemetry::transfers::Transfers;
 
 /// What looks whether something is ready looks again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -134,6 +136,7 @@ impl Prepared<'_> {
             tuning: tuning(recipe.schema.options, &service.options),
             daemons: Vec::new(),
             folders: spots.iter().map(place).collect(),
+            transfers: Vec::new(),
             when_cold: Vec::new(),
             shared,
             outlives_us: setting.outlives_us,
@@ -351,19 +354,24 @@ fn start(
             for spot in &chosen {
                 let words = Words { each: each.cloned(), ..spot.words.clone() };
                 let order = order(recipe, &step.run, spot, &words, &step.name, user, setting.outlives_us)?;
+                // It is heard from its first word on.
+                let transfers = transfers(service, recipe, step, spot, setting)?;
                 let child = order.start(spot.ground.holder).map_err(|error| {
                     let what = format!("{} on {} could not be started: {error}", step.name, spot.ground.name);
                     failed(service, what)
                 })?;
                 if step.stays {
+                    let host_name = spot.ground.name.to_owned();
+                    running.transfers.extend(transfers.iter().map(|own| (host_name.clone(), own.clone())));
                     running.daemons.push(Daemon {
                         name: step.name.clone(),
                         role: spot.role,
                         host: spot.host,
-                        host_name: spot.ground.name.to_owned(),
+                        host_name,
                         order,
                         ready: waiting.questions(spot)?,
                         counters: counters(recipe, step, spot)?,
+                        transfers,
                         drain: drain(recipe, step, spot)?,
                         is_cold: is_cold || spot.role == Role::Client,
                         child: Some(child),
@@ -445,6 +453,41 @@ fn counters(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option
         (None, file) => CountersAt::File(below(file.as_deref().unwrap_or_default())?),
     };
     Ok(Some(Counters { at, samples: part.samples() }))
+}
+
+/// Where a daemon's word of what is open on it is heard; nowhere where nobody stays to hear it.
+fn transfers(
+    service: &Service,
+    recipe: &Recipe,
+    step: &StartStep,
+    spot: &Spot<'_>,
+    setting: &Setting<'_>,
+) -> Result<Option<Arc<Transfers>>, ServiceError> {
+    let Some(part) = step.transfers.as_ref().filter(|_| !setting.outlives_us) else { return Ok(None) };
+    let text = fill(&recipe.file, &part.port, &spot.words)?;
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let port = port_in(recipe, step, &text)?;
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).and_then(Transfers::at);
+    let bound = spot.ground.holder.run_in_network(bind).and_then(|bound| bound);
+    let transfers = bound.map_err(|error| {
+        failed(
+            service,
+            format!(
+                "its word of transfers cannot be heard on {}, UDP port {port}: {error}",
+                spot.ground.name
+            ),
+        )
+    })?;
+    Ok(Some(Arc::new(transfers)))
+}
+
+fn port_in(recipe: &Recipe, step: &StartStep, text: &str) -> Result<u16, ServiceError> {
+    text.trim().parse().map_err(|_| ServiceError::Recipe {
+        file: recipe.file.clone(),
+        text: format!("step {}: {text:?} is no port", step.name),
+    })
 }
 
 fn drain(recipe: &Recipe, step: &StartStep, spot: &Spot<'_>) -> Result<Option<Drain>, ServiceError> {
@@ -545,10 +588,7 @@ impl Waiting<'_> {
         let question = |ready: &Ready| match ready {
             Ready::Port(port) => {
                 let text = fill(file, port, &spot.words)?;
-                let port = text.trim().parse::<u16>().map_err(|_| ServiceError::Recipe {
-                    file: file.clone(),
-                    text: format!("step {}: {text:?} is no port", self.step.name),
-                })?;
+                let port = port_in(self.recipe, self.step, &text)?;
                 Ok(Asked::Port(SocketAddr::new(spot.ground.address, port)))
             }
             Ready::Line { text, log } => Ok(Asked::Line {

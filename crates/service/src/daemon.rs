@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_core::scenario::Role;
 use weir_sys::directory::Directory;
@@ -16,6 +17,7 @@ use weir_sys::process::{
 };
 use weir_sys::socket::connect_named;
 use weir_telemetry::service::Counters;
+use weir_telemetry::transfers::Transfers;
 
 /// Daemons give way to what is measured: the fabric and the load. Measured: the generator 0.3 ms late beside daemons that are nicer by
 /// 10, and 2.9 ms beside such that are not.
@@ -136,6 +138,8 @@ pub struct Daemon {
     pub ready: Vec<Asked>,
     /// Where it says what it counts.
     pub counters: Option<Counters>,
+    /// Where it says what is open on it.
+    pub transfers: Option<Arc<Transfers>>,
     pub(crate) drain: Option<Drain>,
     /// It begins anew where caches are emptied.
     pub(crate) is_cold: bool,

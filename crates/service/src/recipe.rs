@@ -80,7 +80,16 @@ pub struct StartStep {
     pub within: Duration,
     /// Where a daemon says what it counts.
     pub counters: Option<CountersPart>,
+    pub transfers: Option<TransfersPart>,
     pub drain: Option<DrainPart>,
+}
+
+/// Where a daemon says which files are open on it, as XRootD's detailed monitoring does.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransfersPart {
+    /// A port of its host's loopback, to which it sends; a text with words, which may come out empty: it sends nothing then.
+    pub port: String,
 }
 
 /// How a daemon is told that nobody new is to be sent to it, and that it is over.
@@ -225,6 +234,7 @@ struct WrittenStep {
     ready: Vec<WrittenReady>,
     within: Option<String>,
     counters: Option<CountersPart>,
+    transfers: Option<TransfersPart>,
     drain: Option<DrainPart>,
 }
 
@@ -361,6 +371,7 @@ impl StartStep {
             ready: Vec::new(),
             within: Duration::ZERO,
             counters: None,
+            transfers: None,
             drain: None,
         }
     }
@@ -379,8 +390,8 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
     if (step.again || step.each.is_some()) && stays {
         return Err(format!("step {name}: a daemon is neither tried again nor started for each host"));
     }
-    if (step.counters.is_some() || step.drain.is_some()) && !stays {
-        return Err(format!("step {name}: `counters` and `drain` are a daemon's"));
+    if (step.counters.is_some() || step.transfers.is_some() || step.drain.is_some()) && !stays {
+        return Err(format!("step {name}: `counters`, `transfers` and `drain` are a daemon's"));
     }
     if step.cold.is_some() && !stays && !step.ready.is_empty() {
         return Err(format!("step {name}: the end of a `cold` command is waited for, and nothing else"));
@@ -423,6 +434,7 @@ fn start_step(step: WrittenStep) -> Result<StartStep, String> {
         ready,
         within,
         counters: step.counters,
+        transfers: step.transfers,
         drain: step.drain,
     })
 }

@@ -5,10 +5,12 @@ use crate::error::last_lines;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_core::scenario::Role;
 use weir_sys::holder::Holder;
 use weir_sys::process::{Child, Signal};
+use weir_telemetry::transfers::Transfers;
 
 /// Daemons that were asked to end have this time.
 const END_WITHIN: Duration = Duration::from_secs(2);
@@ -34,6 +36,8 @@ pub struct Running {
     pub daemons: Vec<Daemon>,
     /// On the machine, folders of logs and of configuration by host and role.
     pub folders: BTreeMap<String, PathBuf>,
+    /// What its daemons have said of transfers, by host; it outlasts them.
+    pub transfers: Vec<(String, Arc<Transfers>)>,
     pub(crate) when_cold: Vec<WhenCold>,
     /// On the machine, what its hosts share.
     pub(crate) shared: PathBuf,

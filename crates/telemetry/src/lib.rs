@@ -14,6 +14,7 @@ pub mod service;
 mod shown;
 pub mod softirq;
 pub mod stack;
+pub mod transfers;
 
 pub use disk_page::DiskPageSampler;
 pub use ports::PortSampler;

@@ -3,11 +3,13 @@
 use crate::cpu::{TICKS_PER_SECOND, process_ticks};
 use crate::proc_file::{ProcFile, Quantity, Recorder};
 use crate::reduce::{Reduce, Reduction};
+use crate::transfers::Transfers;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use weir_core::Instant;
 use weir_core::metric::{Better, Metric, Scope};
@@ -21,6 +23,7 @@ pub const SLOTS: &str = "service.slots";
 pub const SLOTS_TAKEN: &str = "service.slots_taken";
 pub const SLOT_WAITERS: &str = "service.slot_waiters";
 pub const SLOT_WAIT: &str = "service.slot_wait_seconds";
+pub const TRANSFERS: &str = "service.transfers";
 
 /// What daemons say of their slots, by its name in recipes.
 pub const COUNTERS: [(&str, &str); 4] =
@@ -34,6 +37,8 @@ const QUANTITIES: [Quantity; 6] = [
     Quantity::level(SLOT_WAITERS, "requests"),
     Quantity::level(SLOT_WAIT, "s"),
 ];
+
+const IN_FLIGHT: Quantity = Quantity::level(TRANSFERS, "transfers");
 
 pub static METRICS: &[Metric] = &[
     Metric::new(
@@ -49,6 +54,13 @@ pub static METRICS: &[Metric] = &[
         Better::Lower,
         Scope::Host,
         "share of the steady state that the first thread of the daemon's busiest process was on a core",
+    ),
+    Metric::new(
+        "service.transfers",
+        "transfers",
+        Better::Neither,
+        Scope::Host,
+        "files that clients had open on a daemon, mean of what it said of itself in the steady state",
     ),
     Metric::new(
         "service.slots_taken",
@@ -76,6 +88,7 @@ pub static METRICS: &[Metric] = &[
 pub(crate) static REDUCTIONS: &[Reduction] = &[
     Reduction { series: CPU, metric: "service.cpu_cores", reduce: Reduce::Rate(1.0) },
     Reduction { series: THREAD_CPU, metric: "service.thread_cpu_ratio", reduce: Reduce::Rate(1.0) },
+    Reduction { series: TRANSFERS, metric: "service.transfers", reduce: Reduce::Mean },
     Reduction { series: SLOTS_TAKEN, metric: "service.slots_taken", reduce: Reduce::Mean },
     Reduction { series: SLOT_WAITERS, metric: "service.slot_waiters", reduce: Reduce::Mean },
     Reduction { series: SLOT_WAIT, metric: "service.slot_wait_seconds", reduce: Reduce::Mean },
@@ -90,6 +103,8 @@ pub struct Watched {
     pub processes: Vec<u32>,
     /// Where it says what it counts.
     pub counters: Option<Counters>,
+    /// Where it says what is open on it.
+    pub transfers: Option<Arc<Transfers>>,
 }
 
 /// Where a daemon says what it counts in the text format of Prometheus, and which of its samples mean what.
@@ -118,6 +133,7 @@ struct Daemon {
     entity: String,
     processes: Vec<Process>,
     asked: Option<Asked>,
+    transfers: Option<Arc<Transfers>>,
 }
 
 struct Process {
@@ -139,6 +155,7 @@ impl ServiceSampler {
         let daemon = |watched: Watched| Daemon {
             processes: watched.processes.iter().map(process).collect(),
             asked: watched.counters.map(Asked::new),
+            transfers: watched.transfers,
             entity: watched.entity,
         };
         ServiceSampler { daemons: watched.into_iter().map(daemon).collect(), recorder: Recorder::default() }
@@ -167,6 +184,9 @@ impl Sampler for ServiceSampler {
             if !daemon.processes.is_empty() {
                 self.recorder.put(now, &daemon.entity, &QUANTITIES[0], ran);
                 self.recorder.put(now, &daemon.entity, &QUANTITIES[1], busiest);
+            }
+            if let Some(transfers) = &daemon.transfers {
+                self.recorder.put(now, &daemon.entity, &IN_FLIGHT, transfers.look() as f64);
             }
             let answer = daemon.asked.as_mut().and_then(|asked| asked.look(now));
             let Some((asked_at, values)) = answer else { continue };
@@ -314,7 +334,7 @@ mod tests {
             samples: [None, Some("plain".to_owned()), None, None],
         };
         let watched =
-            Watched { entity: "service.x".to_owned(), processes: Vec::new(), counters: Some(counters) };
+            Watched { entity: "service.x".to_owned(), counters: Some(counters), ..Watched::default() };
         let mut sampler = ServiceSampler::new(vec![watched]);
         sampler.sample(Instant::from_ns(10));
         sampler.sample(Instant::from_ns(20));
@@ -359,7 +379,8 @@ mod tests {
     #[test]
     fn a_daemon_costs_what_its_processes_do_together() {
         let this = std::process::id();
-        let watched = Watched { entity: "service.x".to_owned(), processes: vec![this, this], counters: None };
+        let watched =
+            Watched { entity: "service.x".to_owned(), processes: vec![this, this], ..Watched::default() };
         let mut sampler = ServiceSampler::new(vec![watched]);
         sampler.sample(Instant::from_ns(10));
         let until = std::time::Instant::now() + std::time::Duration::from_millis(60);

@@ -23,6 +23,7 @@ const SERIES: &[SeriesShown] = &[
     SeriesShown::new("cpu.process_seconds", "CPU in use, each process", Place::Folded),
     SeriesShown::new("cpu.process_wait_seconds", "waiting for a core, each process", Place::Folded),
     SeriesShown::new("service.cpu_seconds", "CPU in use, each daemon of a service", Place::Folded),
+    SeriesShown::new("service.transfers", "files open on a daemon", Place::Folded),
     SeriesShown::new("service.slots_taken", "requests in a daemon’s slots", Place::Folded),
     SeriesShown::new("service.slot_waiters", "requests that wait for a slot", Place::Folded),
     SeriesShown::new("cpu.stolen_seconds", "cores’ time in the hypervisor’s hands", Place::Folded),
