@@ -1,8 +1,6 @@
 # Removes what was copied.
-{% if origin %}
 [ -e {{ run }}/copied ] || exit 0
 while read -r path; do
     rm -f "$path" "$path".*
 done <{{ run }}/copied
 rm {{ run }}/copied
-{% endif %}

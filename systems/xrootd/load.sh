@@ -1,6 +1,5 @@
 # Says each second, in percent: run queue, processors, memory, paging, and what this host sends of what it can. Others than the last are alike
 # on all servers of one machine, and stay 0.
-{% if option.balance %}
 before=0
 while :; do
     sent=0
@@ -14,4 +13,3 @@ while :; do
     before=$sent
     sleep 1
 done
-{% endif %}

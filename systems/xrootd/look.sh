@@ -1,5 +1,4 @@
 # What the origin has of the path $2: a file's size, or the names in a folder. 2 is "no such file".
-{% if origin %}
 # An archive that is gone is given up after some 10 s; as packaged the client tries for ten minutes.
 export XRD_CONNECTIONWINDOW=5 XRD_CONNECTIONRETRY=2 XRD_STREAMERRORWINDOW=0 XRD_TIMEOUTRESOLUTION=1
 case $1 in
@@ -19,4 +18,3 @@ dlist)
     echo -2
     ;;
 esac
-{% endif %}

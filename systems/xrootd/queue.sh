@@ -1,5 +1,4 @@
 # Says each second what the queue of copies holds: those under way, those that wait, and how long these have.
-{% if origin %}
 slots={{ option['staging-slots'] }}
 while sleep 1; do
     frm_admin -c {{ state }}/xrootd.cf -n {{ service }} query xfrq all lfn qwt 2>/dev/null |
@@ -12,4 +11,3 @@ while sleep 1; do
             }' >{{ run }}/queue.new
     mv {{ run }}/queue.new {{ run }}/queue
 done
-{% endif %}

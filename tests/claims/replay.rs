@@ -5,7 +5,7 @@ use super::services::{CLUSTER, LAB, Scenario, Up, WEB_AND_OBJECTS, figure};
 use super::support::{beside, light, need_lab, run, settled, turn};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn text(path: &Path) -> &str {
@@ -315,9 +315,7 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
     need_lab();
     let _turn = beside();
     let scenario = Scenario::new(&format!("{DOWNTIME}{LAB}"));
-    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
-    let results = Path::new(summary["results"].as_str().unwrap());
+    let results = passed(&scenario);
     let timeline = fs::read_to_string(results.join("timeline.jsonl")).unwrap();
     let told = timeline.lines().filter(|line| line.contains("fault emptied on store-1: nobody new for 60s"));
     assert_eq!(told.filter(|line| !line.contains(", but")).count(), 1, "{timeline}");
@@ -329,6 +327,13 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
         let refused = Scenario::new(&wrong).run(&[]);
         assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
     }
+}
+
+/// Where the results of a scenario are that passes.
+fn passed(scenario: &Scenario) -> PathBuf {
+    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    PathBuf::from(summary["results"].as_str().unwrap())
 }
 
 /// A figure of one trial.
@@ -396,9 +401,7 @@ fn files_are_copied_from_the_origin_before_each_trial_unless_caches_are_kept() {
     need_lab();
     let _turn = beside();
     let scenario = Scenario::new(&format!("{STAGED}{LAB}"));
-    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
-    let results = Path::new(summary["results"].as_str().unwrap());
+    let results = passed(&scenario);
     let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
     let written = |point: &str, number: u64| {
         of_trial(&trials, point, number, "disk.written_bytes_per_second", "service.pool.disk.store-0")
@@ -459,9 +462,7 @@ fn a_proxy_forgets_what_it_kept_before_each_trial_unless_caches_are_kept() {
     // Slow and far, so that a busy machine is not what is measured.
     let far = LAB.replace("500Mbit/s", "100Mbit/s").replace("4ms", "100ms");
     let scenario = Scenario::new(&format!("{CACHED}{far}"));
-    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
-    let results = Path::new(summary["results"].as_str().unwrap());
+    let results = passed(&scenario);
     let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
     let read = |point: &str, number: u64| {
         of_trial(&trials, point, number, "disk.read_bytes_per_second", "service.files.disk.store-0")
@@ -507,9 +508,7 @@ fn what_is_in_flight_on_a_server_is_listed_with_what_has_moved() {
     need_lab();
     let _turn = beside();
     let scenario = Scenario::new(&format!("{LISTED}{LAB}"));
-    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
-    let results = Path::new(summary["results"].as_str().unwrap());
+    let results = passed(&scenario);
     let listed = fs::read_to_string(results.join("services/files/transfers.jsonl")).unwrap();
     let mut read = std::collections::BTreeMap::new();
     for line in listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {

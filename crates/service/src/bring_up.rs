@@ -229,6 +229,9 @@ fn lay_out(
     };
     make().map_err(|error| at(&spot.state, error))?;
     for part in recipe.files.iter().filter(|part| part.roles.contains(&spot.role)) {
+        if !holds(recipe, part.only.as_ref(), &spot.words, true)? {
+            continue;
+        }
         let text = recipe.templates.get(&part.template).map(String::as_str).unwrap_or_default();
         let file = Path::new(&recipe.file).with_file_name(&part.template).display().to_string();
         let text = fill(&file, text, &spot.words)?;
@@ -239,6 +242,11 @@ fn lay_out(
         write().map_err(|error| at(&path, error))?;
     }
     Ok(())
+}
+
+/// Whether a text of the recipe comes out as something; `unsaid`: what holds where there is none.
+fn holds(recipe: &Recipe, text: Option<&String>, words: &Words, unsaid: bool) -> Result<bool, ServiceError> {
+    text.map_or(Ok(unsaid), |text| Ok(!fill(&recipe.file, text, words)?.trim().is_empty()))
 }
 
 /// Makes something a user's own; `None`: it stays root's.
@@ -327,11 +335,10 @@ fn start(
         let chosen = spots.iter().filter(|spot| step.roles.contains(&spot.role));
         let chosen: Vec<&Spot<'_>> = if step.once { chosen.take(1).collect() } else { chosen.collect() };
         let Some(first) = chosen.first() else { continue };
-        let holds = |text: &String| Ok(!fill(&recipe.file, text, &first.words)?.trim().is_empty());
-        if !step.only.as_ref().map_or(Ok(true), holds)? {
+        if !holds(recipe, step.only.as_ref(), &first.words, true)? {
             continue;
         }
-        let is_cold = step.cold.as_ref().map_or(Ok(false), holds)?;
+        let is_cold = holds(recipe, step.cold.as_ref(), &first.words, false)?;
         if step.cold.is_some() && !step.stays {
             if !is_cold {
                 continue;

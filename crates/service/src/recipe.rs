@@ -50,6 +50,8 @@ pub struct Recipe {
 pub struct FilePart {
     #[serde(deserialize_with = "roles")]
     pub roles: Vec<Role>,
+    /// It is written only where this, a text with words, is not empty.
+    pub only: Option<String>,
     /// Below the folder `state`.
     pub path: String,
     pub template: String,

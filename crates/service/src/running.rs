@@ -53,6 +53,18 @@ fn remove(path: &Path) {
     let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
 }
 
+/// Asks daemons to end, the last that began first, and kills what does not.
+fn end_all(daemons: &mut [&mut Daemon]) {
+    for daemon in daemons.iter().rev() {
+        daemon.signal(Signal::Continue);
+        daemon.signal(Signal::Terminate);
+    }
+    let until = Instant::now() + END_WITHIN;
+    for daemon in daemons.iter_mut().rev() {
+        daemon.end(until.saturating_duration_since(Instant::now()));
+    }
+}
+
 impl Running {
     /// Its daemons on a host, of one role where `of` names it and this service.
     pub fn daemons_of<'a>(
@@ -85,8 +97,7 @@ impl Running {
         // What is down was ended on purpose, and comes back at its own time.
         let mut anew: Vec<&mut Daemon> =
             self.daemons.iter_mut().filter(|daemon| daemon.is_cold && !daemon.is_down).collect();
-        anew.iter().for_each(|daemon| _ = daemon.signal(Signal::Terminate));
-        anew.iter_mut().for_each(|daemon| _ = daemon.end(END_WITHIN));
+        end_all(&mut anew);
         let start = |cold: &WhenCold| {
             let started = cold.order.start(holder_of(cold.host).ok_or(there)?);
             started.map_err(|error| format!("{}: {error}", cold.order.run.join(" ")))
@@ -123,14 +134,7 @@ impl Running {
 
     /// Ends its processes, the last that began first.
     pub fn take_down(&mut self) {
-        for daemon in self.daemons.iter().rev() {
-            daemon.signal(Signal::Continue);
-            daemon.signal(Signal::Terminate);
-        }
-        let until = Instant::now() + END_WITHIN;
-        for daemon in self.daemons.iter_mut().rev() {
-            daemon.end(until.saturating_duration_since(Instant::now()));
-        }
+        end_all(&mut self.daemons.iter_mut().collect::<Vec<_>>());
         self.daemons.clear();
     }
 }

@@ -229,9 +229,9 @@ impl Asked {
     /// What the last question was answered, and when it was asked; asks the next.
     fn look(&mut self, now: Instant) -> Option<(Instant, Values)> {
         if let CountersAt::File(path) = &self.counters.at {
-            let (written, text) = read_plain(path)?;
-            let is_new = self.written.replace(written) != Some(written);
-            return is_new.then(|| (now, self.counters.read(&text)));
+            let (written, text) = read_newer(path, self.written)?;
+            self.written = Some(written);
+            return Some((now, self.counters.read(&text)));
         }
         let answered = match &mut self.under_way {
             None => None,
@@ -256,14 +256,15 @@ impl Asked {
     }
 }
 
-/// A plain file of a daemon, and when it was written. Where it has put something else, that leads nowhere and holds up nobody.
-fn read_plain(path: &Path) -> Option<(SystemTime, String)> {
+/// A plain file of a daemon and when it was written, unless that is when `known` was. Where it has put something else, that leads nowhere and holds up nobody.
+fn read_newer(path: &Path, known: Option<SystemTime>) -> Option<(SystemTime, String)> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
     let about = file.metadata().ok().filter(Metadata::is_file)?;
+    let written = about.modified().ok().filter(|written| Some(*written) != known)?;
     let mut text = String::new();
     file.take(ANSWER_BYTES_MAX as u64).read_to_string(&mut text).ok()?;
-    Some((about.modified().ok()?, text))
+    Some((written, text))
 }
 
 /// Reads what is there: whether it is all, or nothing where it came to no good.
