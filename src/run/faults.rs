@@ -38,7 +38,7 @@ pub enum Whose {
     /// Those of a service, of one role.
     Daemons(ServiceRole),
     /// The disk of a service.
-    Disk(String),
+    Disk(String, Option<u32>),
 }
 
 impl Whose {
@@ -46,7 +46,7 @@ impl Whose {
     pub fn daemons(&self) -> Option<&ServiceRole> {
         match self {
             Whose::Daemons(of) => Some(of),
-            Whose::Host | Whose::Disk(_) => None,
+            Whose::Host | Whose::Disk(..) => None,
         }
     }
 }
@@ -325,7 +325,7 @@ impl<'a> Injector<'a> {
 fn ordered(affected: &Affected) -> Option<(&[usize], Whose)> {
     match affected {
         Affected::Processes(hosts) => Some((hosts, Whose::Host)),
-        Affected::Disks { service, hosts } => Some((hosts, Whose::Disk(service.clone()))),
+        Affected::Disks { service, hosts, number } => Some((hosts, Whose::Disk(service.clone(), *number))),
         Affected::Daemons { service, role, hosts } => Some((hosts, Whose::Daemons((service.clone(), *role)))),
         Affected::Link | Affected::Packets(_) => None,
     }
@@ -391,7 +391,10 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
     match &fault.parts[part].affected {
         Affected::Link => what,
         Affected::Processes(hosts) => format!("{what} on {}", names(hosts)),
-        Affected::Disks { service, hosts } => format!("{what}: disk of {service} on {}", names(hosts)),
+        Affected::Disks { service, hosts, number } => {
+            let which = number.map(|number| format!(" {number}")).unwrap_or_default();
+            format!("{what}: disk{which} of {service} on {}", names(hosts))
+        }
         Affected::Daemons { service, role, hosts } => {
             format!("{what} of {service}'s {} on {}", role.name(), names(hosts))
         }

@@ -62,6 +62,7 @@ pub struct Up {
 /// What is of a service is called so, and on.
 pub const SERVICE_ENTITY: &str = "service.";
 
+/// `host`: or a disk of several on it.
 fn disk_name(service: &str, host: &str) -> String {
     format!("{SERVICE_ENTITY}{service}.disk.{host}")
 }
@@ -90,30 +91,42 @@ impl Up {
         self.running.iter().flat_map(of_service).collect()
     }
 
-    /// Has something be wrong with the disk of a service on a host, or (`None`) nothing any more.
+    /// Has something be wrong with the disks of a service on a host, or the one of that number, or (`None`) nothing any more.
     ///
     /// Errors: for people.
-    pub fn trouble(&mut self, service: &str, host: &str, trouble: Option<DiskTrouble>) -> Result<(), String> {
-        let name = disk_name(service, host);
-        let index = self.disk_names.iter().position(|own| *own == name);
-        let (Some(index), Some(disks)) = (index, &mut self.disks) else {
+    pub fn trouble(
+        &mut self,
+        service: &str,
+        host: &str,
+        number: Option<u32>,
+        trouble: Option<DiskTrouble>,
+    ) -> Result<(), String> {
+        let alone = disk_name(service, host);
+        let several = format!("{alone}.");
+        let is_meant = |name: &str| match number {
+            // Of one alone there is no number in its name.
+            Some(0) if name == alone => true,
+            Some(number) => name.strip_prefix(&several).is_some_and(|own| own == number.to_string()),
+            None => name == alone || name.starts_with(&several),
+        };
+        let meant = (0..self.disk_names.len()).filter(|index| is_meant(&self.disk_names[*index]));
+        let meant: Vec<usize> = meant.collect();
+        let (false, Some(disks)) = (meant.is_empty(), &mut self.disks) else {
             return Err("there is no such disk".to_owned());
         };
         self.is_troubled = true;
         let well = Trouble::default();
-        disks.set_trouble(
-            index,
-            match trouble {
-                None => well,
-                Some(DiskTrouble::Slow { factor }) => Trouble { slow: factor, ..well },
-                Some(DiskTrouble::Errors { ratio, code }) => {
-                    let code = errno::number(code).unwrap_or(well.error_code);
-                    Trouble { error_ratio: ratio, error_code: code, ..well }
-                }
-                Some(DiskTrouble::Full) => Trouble { is_full: true, ..well },
-                Some(DiskTrouble::Stuck) => Trouble { is_stuck: true, ..well },
-            },
-        )
+        let trouble = match trouble {
+            None => well,
+            Some(DiskTrouble::Slow { factor }) => Trouble { slow: factor, ..well },
+            Some(DiskTrouble::Errors { ratio, code }) => {
+                let code = errno::number(code).unwrap_or(well.error_code);
+                Trouble { error_ratio: ratio, error_code: code, ..well }
+            }
+            Some(DiskTrouble::Full) => Trouble { is_full: true, ..well },
+            Some(DiskTrouble::Stuck) => Trouble { is_stuck: true, ..well },
+        };
+        meant.into_iter().try_for_each(|index| disks.set_trouble(index, trouble))
     }
 
     /// Forgets what services of these names have cached: clients mount them anew, and disks begin cold.
@@ -122,7 +135,7 @@ impl Up {
     pub fn reset_caches(&mut self, lab: &Lab, names: &BTreeSet<&str>) -> Result<(), String> {
         for running in self.running.iter_mut().filter(|running| names.contains(running.name.as_str())) {
             running
-                .begin_cold(|host| lab.holder(host))
+                .begin_cold(|host| lab.holder(host), || weir_sys::signal::interrupts() > 0)
                 .map_err(|error| format!("service {}: {error}", running.name))?;
         }
         match &mut self.disks {
@@ -169,10 +182,14 @@ pub fn start(
     let ground = |host: &usize| {
         let name = topology.hosts[*host].name.as_str();
         let own = of_lab.join(name);
-        let disk = |service: &Service| {
-            let (outside, inside) =
-                (own.join(DISKS_FOLDER).join(&service.name), Path::new(weir_lab::DISKS).join(&service.name));
-            (service.name.clone(), Folder { outside, inside })
+        let disks = |service: &Service| {
+            let shape = service.disk.as_ref()?;
+            let folder = |number| {
+                let below = shape.name_on(&service.name, number);
+                let outside = own.join(DISKS_FOLDER).join(&below);
+                Folder { outside, inside: Path::new(weir_lab::DISKS).join(below) }
+            };
+            Some((service.name.clone(), (0..shape.count).map(folder).collect()))
         };
         let ground = Ground {
             name,
@@ -180,7 +197,7 @@ pub fn start(
             address6: Topology::ipv6(*host).into(),
             holder: lab.holder(*host)?,
             folder: Folder { outside: own.join("data"), inside: PathBuf::from(weir_lab::DATA) },
-            disks: services.iter().filter(|service| service.disk.is_some()).map(disk).collect(),
+            disks: services.iter().filter_map(disks).collect(),
         };
         Some((*host, ground))
     };
@@ -212,27 +229,29 @@ pub fn start(
     Ok(up)
 }
 
-/// The disks of services: one for each server.
+/// The disks of services, for each server.
 fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Vec<(String, Mounted<'a>)> {
     let mut all = Vec::new();
     for service in services {
         let Some(shape) = &service.disk else { continue };
         for ground in service.hosts_as(Role::Server).iter().filter_map(|host| hosts.get(host)) {
-            let Some(folder) = ground.disks.get(&service.name) else { continue };
-            let mounted = Mounted {
-                holder: ground.holder,
-                at: folder.inside.clone(),
-                folder: folder.outside.clone(),
-                settings: Settings {
-                    size_bytes: shape.size_bytes,
-                    rate_bytes_per_second: shape.rate.map_or(0, |rate| rate.0 / 8),
-                    position_ns: u64::try_from(shape.position.as_nanos()).unwrap_or(u64::MAX),
-                    cache_bytes: shape.cache_bytes,
-                    depth: shape.depth,
-                },
-                array: shape.array.clone(),
-            };
-            all.push((disk_name(&service.name, ground.name), mounted));
+            let folders = ground.disks.get(&service.name).into_iter().flatten();
+            for (number, folder) in (0..).zip(folders) {
+                let mounted = Mounted {
+                    holder: ground.holder,
+                    at: folder.inside.clone(),
+                    folder: folder.outside.clone(),
+                    settings: Settings {
+                        size_bytes: shape.size_bytes,
+                        rate_bytes_per_second: shape.rate.map_or(0, |rate| rate.0 / 8),
+                        position_ns: u64::try_from(shape.position.as_nanos()).unwrap_or(u64::MAX),
+                        cache_bytes: shape.cache_bytes,
+                        depth: shape.depth,
+                    },
+                    array: shape.array.clone(),
+                };
+                all.push((disk_name(&service.name, &shape.name_on(ground.name, number)), mounted));
+            }
         }
     }
     all

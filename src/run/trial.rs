@@ -191,12 +191,12 @@ impl Watch<'_> {
     /// Carries out what a fault does to the processes of a host, and notes when it was done.
     fn obey(&mut self, due: &Due, fleet: &mut Fleet) {
         let host = self.input.configuration.topology.hosts[due.host].name.clone();
-        if let (Whose::Disk(service), Order::Trouble(_) | Order::Mend) = (&due.whose, due.order) {
+        if let (Whose::Disk(service, number), Order::Trouble(_) | Order::Mend) = (&due.whose, due.order) {
             let (trouble, event, verb) = match due.order {
                 Order::Trouble(trouble) => (Some(trouble), "fault-start", "begins"),
                 _ => (None, "fault-end", "ends"),
             };
-            let done = self.up.trouble(service, &host, trouble);
+            let done = self.up.trouble(service, &host, *number, trouble);
             let at = weir_sys::clock::monotonic();
             let but = done.map_or_else(|error| format!(", but {error}"), |()| String::new());
             return self.fault_event(due, &host, at, event, &format!("{verb}{but}"));
@@ -285,7 +285,7 @@ impl Watch<'_> {
         let places = [(host.to_owned(), place_of(lab, due.host))].into();
         let launcher = LabLauncher { program: self.input.program.to_owned(), places };
         let mut failed = match due.whose {
-            Whose::Daemons(_) | Whose::Disk(_) => None,
+            Whose::Daemons(_) | Whose::Disk(..) => None,
             Whose::Host => fleet.launch_again(&launcher, host).err().map(|error| error.to_string()),
         };
         if let Some(holder) = lab.holder(due.host) {

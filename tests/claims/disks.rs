@@ -1,5 +1,7 @@
 //! Disks of stated speed under a real server, as its clients and programs on its host see them.
 
+use super::replay::{of_trial, passed};
+use super::services::{self, Scenario};
 use super::support::lab::bring_up;
 use super::support::{beside, need_lab, run, run_file, run_settled, settled, turn};
 use std::fs;
@@ -278,4 +280,63 @@ os.unlink('a/direct'); assert os.fstat(f).st_size == 8192; os.ftruncate(f, 5); a
     assert_eq!(around.stdout.trim(), "0", "the disk's folder is seen in the host");
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("weir-disk"), "{mounts}");
+}
+
+const SPREAD: &str = r#"
+[scenario]
+name = "spread"
+about = "A system that keeps what it has on several disks of each server"
+trials = 2
+[[service]]
+name = "site"
+system = "glusterfs"
+place = { server = ["store-0", "store-1"], client = "user-0" }
+mount = { at = "/site/files" }
+stripe = { unit = "4MiB" }
+disk = { size = "500MB", rate = "100MB/s", position = "1ms", count = 2 }
+content = { path = "store/f-{n}", files = 1, size = "160MiB" }
+[[step]]
+name = "read"
+workload = "io-seq"
+hosts = "user-0"
+target = "service:site/store/f-0"
+size = "1MiB"
+depth = 4
+verify = true
+duration = "4s"
+[[fault]]
+name = "slow"
+at = "1s"
+on = "service.site.disk.store-1.1"
+do = { slow = { factor = 4.0, for = "1s" } }
+[[criterion]]
+text = "all is as it was written"
+metric = "io.mismatched_operations"
+at_most = 0
+"#;
+
+// Spec: services.md#service-13, disk.md#disk-9 and disk.md#disk-10
+#[test]
+fn a_system_spreads_what_it_keeps_over_several_disks_of_each_server_and_a_fault_names_one() {
+    need_lab();
+    let _turn = beside();
+    let text = format!("{SPREAD}{}", services::LAB);
+    let scenario = Scenario::new(&text);
+    let results = passed(&scenario);
+    let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
+    for disk in ["store-0.0", "store-0.1", "store-1.0", "store-1.1"] {
+        let entity = format!("service.site.disk.{disk}");
+        let read = of_trial(&trials, "read", 0, "disk.read_bytes_per_second", &entity);
+        assert!(read > 1e6, "{disk} gave {read} bytes/s: {trials}");
+    }
+    let events = fs::read_to_string(results.join("timeline.jsonl")).unwrap();
+    assert!(events.contains("disk 1 of site on store-1") && !events.contains("but "), "{events}");
+    for (from, to, says) in [
+        ("store-1.1\"", "store-1.2\"", "numbered from 0 to 1"),
+        ("count = 2", "count = 65", "count"),
+        ("system = \"glusterfs\"", "system = \"webdav\"", "can have 1 of them, not 2"),
+    ] {
+        let refused = Scenario::new(&text.replace(from, to)).run(&[]);
+        assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
+    }
 }

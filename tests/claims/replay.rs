@@ -330,14 +330,14 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
 }
 
 /// Where the results of a scenario are that passes.
-fn passed(scenario: &Scenario) -> PathBuf {
+pub fn passed(scenario: &Scenario) -> PathBuf {
     let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
     assert_eq!(summary["verdict"], "pass", "{summary:#}");
     PathBuf::from(summary["results"].as_str().unwrap())
 }
 
 /// A figure of one trial.
-fn of_trial(trials: &str, point: &str, number: u64, metric: &str, entity: &str) -> f64 {
+pub fn of_trial(trials: &str, point: &str, number: u64, metric: &str, entity: &str) -> f64 {
     let mut all = trials.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let trial = all.find(|it| it["point"] == point && it["trial"] == number).unwrap();
     let rows = trial["rows"].as_array().unwrap();

@@ -158,6 +158,7 @@ fn a_cluster_has_a_door_for_http_and_a_proxy_keeps_what_was_read_through_it() {
         assert_eq!(figure(&read, "io.mismatched_operations", "mean"), 0.0, "{url}");
     };
     read(&up, "dav://store-0:1094/store/f-0", &[]);
+    read(&up, "dav://store-0:1094/store/f-0", &["--pieces", "300"]);
     drop(up);
     let up = Up::new("t-xrd-proxy", &format!("{LAB}{PROXIED}"));
     let sent = || {
@@ -192,7 +193,7 @@ place = { server = "store-1" }
 content = { path = "store/f-{n}", files = 2, size = "4MiB" }
 "#;
 
-// Spec: services.md#service-4 and http.md#s3-1
+// Spec: services.md#service-4, http.md#many-1 and http.md#s3-1
 #[test]
 fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
     need_lab();
@@ -219,6 +220,11 @@ fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
         let read = up.io_done(&read);
         assert_eq!(figure(&read, "io.failed_operations", "mean"), 0.0, "{folder}");
         assert_eq!(figure(&read, "io.mismatched_operations", "mean"), 0.0, "{folder}");
+        let pieces =
+            ["random", &file, "--pieces", "200", "--size", "4KiB", "--count", "10", "--verify", "--json"];
+        let pieces = up.io_done(&pieces);
+        assert_eq!(figure(&pieces, "io.failed_operations", "mean"), 0.0, "{folder}");
+        assert_eq!(figure(&pieces, "io.mismatched_operations", "mean"), 0.0, "{folder}");
         let written = ["seq", folder, "--mix", "0", "--jobs", "2", "--file-size", "12MiB", "--json"];
         let written = up.io_done(&written);
         assert_eq!(figure(&written, "io.failed_operations", "mean"), 0.0, "{folder}");

@@ -2,18 +2,20 @@
 
 use crate::connection::{Connections, Payload};
 use crate::place::{Origin, as_written, escaped, unescaped};
+use crate::ranges::{Parts, Wanted, range};
 use crate::sign::{self, Key};
 use crate::xml;
+use futures_util::future::try_join_all;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HOST, LOCATION, RANGE, RETRY_AFTER};
+use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST, LOCATION, RANGE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use weir_seams::target::{Buffer, TargetError};
+use weir_seams::target::{Buffer, Piece, TargetError};
 use weir_sys::clock;
 
 /// Redirects that one request follows before it is taken to go in a circle.
@@ -26,6 +28,11 @@ const REFUSAL_BYTES_MAX: usize = 64 << 10;
 const RETRIES_MAX: u32 = 3;
 /// Whoever asks to be asked again without saying when is asked after so long.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Ranges of one request: servers take heads of 8 KiB, and some give whole files from 200 ranges on.
+const RANGES_MAX: usize = 128;
+/// A file no longer than this may come whole where parts of it were asked for.
+const WHOLE_BYTES_MAX: u64 = 256 << 10;
 
 pub enum Flavour {
     Web,
@@ -459,7 +466,7 @@ impl Asker {
         xml::texts(&bytes).map_err(|problem| TargetError::coded("EPROTO", format!("{origin}: {problem}")))
     }
 
-    /// Reads a range into `buffer`. Gives the bytes that there were, when the first came, and how often it was asked again.
+    /// Reads a range into `buffer`. Gives the bytes that there were, and when the first came.
     ///
     /// Errors: another range or length came than was asked for, or none.
     pub async fn read(
@@ -467,12 +474,111 @@ impl Asker {
         spot: &Spot,
         offset: u64,
         buffer: &mut Buffer,
-    ) -> Result<(u64, u64, u32), TargetError> {
+    ) -> Result<(u64, u64), TargetError> {
         if buffer.is_empty() {
-            return Ok((0, 0, 0));
+            return Ok((0, 0));
         }
+        let asked = buffer.len() as u64;
+        let heard = self.get(spot, format!("bytes={offset}-{}", offset + asked - 1)).await?;
+        let (first_byte_ns, retries) = (heard.first_byte_ns, heard.retries);
+        let wrong = |heard: &Heard, text: String| {
+            TargetError::coded("EPROTO", format!("{}: {text}", heard.carried.origin)).retried(retries)
+        };
+        let length = match heard.response.status() {
+            StatusCode::PARTIAL_CONTENT => {
+                let said = heard.said(CONTENT_RANGE);
+                let (first, last) =
+                    range(&said).ok_or_else(|| wrong(&heard, format!("the range {said:?} is none")))?;
+                if first != offset || last - first >= asked {
+                    let text = format!("asked for {asked} bytes at {offset}, given the range {said:?}");
+                    return Err(wrong(&heard, text));
+                }
+                last - first + 1
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                self.read_small(heard.response, heard.carried, REFUSAL_BYTES_MAX).await?;
+                return Ok((0, first_byte_ns));
+            }
+            StatusCode::OK => heard.whole().filter(|all| offset == 0 && *all <= asked).ok_or_else(|| {
+                let text =
+                    format!("{}: it gives whole files alone, and a part was asked for", heard.carried.origin);
+                TargetError::coded("EOPNOTSUPP", text).retried(retries)
+            })?,
+            _ => return Err(self.no_content(heard).await),
+        };
+        if length > 0 {
+            let pieces = [Piece { offset, length_bytes: length as u32 }];
+            let mut wanted = Wanted::new(&pieces, &mut buffer[..length as usize]);
+            let parts = Parts::one(offset, offset + length - 1);
+            self.fill(heard, parts, &mut wanted).await.map_err(|it| it.retried(retries))?;
+        }
+        Ok((length, first_byte_ns))
+    }
+
+    /// Reads the places that are the buffer's pieces, `RANGES_MAX` of them a request. Gives the bytes, and when the first came.
+    ///
+    /// Errors: something of a place did not come.
+    pub async fn read_pieces(&self, spot: &Spot, buffer: &mut Buffer) -> Result<(u64, u64), TargetError> {
+        let (pieces, mut memory) = buffer.pieces_and_memory();
+        let bytes = memory.len() as u64;
+        let mut requests = Vec::with_capacity(pieces.len().div_ceil(RANGES_MAX));
+        for pieces in pieces.chunks(RANGES_MAX) {
+            let length = pieces.iter().map(|piece| piece.length_bytes as usize).sum();
+            let (own, rest) = memory.split_at_mut(length);
+            memory = rest;
+            requests.push(self.read_places(spot, Wanted::new(pieces, own)));
+        }
+        let first_bytes = try_join_all(requests).await?;
+        Ok((bytes, first_bytes.into_iter().filter(|first| *first > 0).min().unwrap_or(0)))
+    }
+
+    /// One request for several places; when the first byte came.
+    async fn read_places(&self, spot: &Spot, mut wanted: Wanted<'_>) -> Result<u64, TargetError> {
+        let words = wanted.in_words();
+        if words.is_empty() {
+            return Ok(0);
+        }
+        let heard = self.get(spot, words).await?;
+        let (first_byte_ns, retries, origin) =
+            (heard.first_byte_ns, heard.retries, heard.carried.origin.clone());
+        let failed =
+            |code: &str, text: String| TargetError::coded(code, format!("{origin}: {text}")).retried(retries);
+        let parts = match heard.response.status() {
+            StatusCode::PARTIAL_CONTENT => {
+                let media_type = heard.said(CONTENT_TYPE);
+                let one = || range(&heard.said(CONTENT_RANGE)).map(|(first, last)| Parts::one(first, last));
+                Parts::several(&media_type)
+                    .or_else(one)
+                    .ok_or_else(|| failed("EPROTO", format!("neither parts nor a range: {media_type:?}")))?
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                self.read_small(heard.response, heard.carried, REFUSAL_BYTES_MAX).await?;
+                return Err(failed("EINVAL", "all that was asked for is beyond the end".to_owned()));
+            }
+            // Where the places come to more than the file a server may give that.
+            StatusCode::OK => match heard.whole() {
+                Some(all) if 0 < all && all <= WHOLE_BYTES_MAX.max(wanted.bytes()) => Parts::one(0, all - 1),
+                _ => {
+                    let text = "it gives whole files alone, and several parts were asked for";
+                    return Err(failed("EOPNOTSUPP", text.to_owned()));
+                }
+            },
+            _ => return Err(self.no_content(heard).await),
+        };
+        self.fill(heard, parts, &mut wanted).await.map_err(|it| it.retried(retries))?;
+        match wanted.missing() {
+            None => Ok(first_byte_ns),
+            Some(Piece { offset, length_bytes }) => Err(failed(
+                "EINVAL",
+                format!("{length_bytes} bytes at {offset} did not come: beyond the end, or left out"),
+            )),
+        }
+    }
+
+    /// Asks for ranges of an open file.
+    async fn get(&self, spot: &Spot, ranges: String) -> Result<Heard, TargetError> {
         let mut ask = Ask::new("GET", &spot.path);
-        ask.headers.push((RANGE, format!("bytes={offset}-{}", offset + buffer.len() as u64 - 1)));
+        ask.headers.push((RANGE, ranges));
         let at = spot.at().clone();
         let heard = self.ask(ask, at).await;
         let there = heard.as_ref().ok().map(|heard| &heard.at);
@@ -480,82 +586,43 @@ impl Asker {
             // Whoever sent us there may know another.
             *spot.at() = there.cloned();
         }
-        let heard = heard?;
-        let (first_byte_ns, retries) = (heard.first_byte_ns, heard.retries);
-        self.fill(heard, offset, buffer)
-            .await
-            .map(|bytes| (bytes, first_byte_ns, retries))
-            .map_err(|it| it.retried(retries))
+        heard
     }
 
-    async fn fill(&self, heard: Heard, offset: u64, buffer: &mut Buffer) -> Result<u64, TargetError> {
-        let origin = heard.carried.origin.clone();
-        let wrong = |text: String| TargetError::coded("EPROTO", format!("{origin}: {text}"));
-        let asked = buffer.len() as u64;
-        let length = match heard.response.status() {
-            StatusCode::PARTIAL_CONTENT => {
-                let said = heard.response.headers().get(CONTENT_RANGE).and_then(|it| it.to_str().ok());
-                let said = said.unwrap_or_default().to_owned();
-                let (first, last) =
-                    range(&said).ok_or_else(|| wrong(format!("the range {said:?} is none")))?;
-                if first != offset || last - first >= asked {
-                    return Err(wrong(format!(
-                        "asked for {asked} bytes at {offset}, given the range {said:?}"
-                    )));
-                }
-                last - first + 1
-            }
-            StatusCode::RANGE_NOT_SATISFIABLE => {
-                self.read_small(heard.response, heard.carried, REFUSAL_BYTES_MAX).await?;
-                return Ok(0);
-            }
-            StatusCode::OK => {
-                let all = heard
-                    .response
-                    .headers()
-                    .get(CONTENT_LENGTH)
-                    .and_then(|it| it.to_str().ok()?.parse().ok());
-                match all {
-                    Some(all) if offset == 0 && all <= asked => all,
-                    _ => {
-                        let text = format!("{origin}: it gives whole files alone, and a part was asked for");
-                        return Err(TargetError::coded("EOPNOTSUPP", text));
-                    }
-                }
-            }
-            _ => {
-                return self
-                    .said(heard, REFUSAL_BYTES_MAX)
-                    .await
-                    .and_then(|_| Err(wrong("no content was given".to_owned())));
-            }
-        };
+    /// Why an answer is no content.
+    async fn no_content(&self, heard: Heard) -> TargetError {
+        let (origin, retries) = (heard.carried.origin.clone(), heard.retries);
+        let said = self.said(heard, REFUSAL_BYTES_MAX).await.err();
+        let text = || TargetError::coded("EPROTO", format!("{origin}: no content was given"));
+        said.unwrap_or_else(text).retried(retries)
+    }
+
+    /// Reads an answer's content to its end.
+    async fn fill(&self, heard: Heard, mut parts: Parts, wanted: &mut Wanted<'_>) -> Result<(), TargetError> {
         let Heard { response, carried, .. } = heard;
+        let wrong = |text: String| TargetError::coded("EPROTO", format!("{}: {text}", carried.origin));
         let mut body = response.into_body();
-        let mut filled = 0_usize;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| broken(&origin, &error))?;
+            let frame = frame.map_err(|error| broken(&carried.origin, &error))?;
             let Ok(data) = frame.into_data() else { continue };
-            if filled + data.len() > length as usize {
-                return Err(wrong(format!("more than the {length} bytes that it said")));
-            }
-            buffer[filled..filled + data.len()].copy_from_slice(&data);
-            filled += data.len();
+            parts.take(&data, wanted).map_err(wrong)?;
         }
-        if filled as u64 != length {
-            return Err(wrong(format!("{filled} of the {length} bytes that it said")));
-        }
+        parts.finish().map_err(wrong)?;
         self.connections.keep(carried);
-        Ok(length)
+        Ok(())
     }
 }
 
-/// First and last byte of `bytes FIRST-LAST/ALL` (RFC 9110, 14.4).
-fn range(text: &str) -> Option<(u64, u64)> {
-    let (first, rest) = text.strip_prefix("bytes ")?.split_once('-')?;
-    let (last, _) = rest.split_once('/')?;
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    (first <= last).then_some((first, last))
+impl Heard {
+    /// What a header of it says; empty where it says nothing.
+    fn said(&self, name: hyper::header::HeaderName) -> String {
+        self.response.headers().get(name).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned()
+    }
+
+    /// Bytes of a content that is a whole file.
+    fn whole(&self) -> Option<u64> {
+        self.said(CONTENT_LENGTH).parse().ok()
+    }
 }
 
 fn broken(origin: &Origin, error: &hyper::Error) -> TargetError {
@@ -595,19 +662,5 @@ pub trait Retried {
 impl Retried for TargetError {
     fn retried(self, retries: u32) -> TargetError {
         TargetError { retries: self.retries.max(retries), ..self }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_two_numbers_that_do_not_go_backwards() {
-        assert_eq!(range("bytes 0-99/1000"), Some((0, 99)));
-        assert_eq!(range("bytes 5-5/*"), Some((5, 5)));
-        for text in ["", "bytes 9-3/10", "bytes */10", "bytes a-b/c", "lines 0-9/10", "bytes 1-2"] {
-            assert_eq!(range(text), None, "{text}");
-        }
     }
 }

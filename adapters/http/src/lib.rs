@@ -3,6 +3,7 @@
 mod connection;
 mod exchange;
 mod place;
+mod ranges;
 mod session;
 mod sign;
 #[cfg(test)]
@@ -16,8 +17,13 @@ use crate::sign::Key;
 use std::path::PathBuf;
 use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
-use weir_seams::target::{Offers, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl};
+use weir_seams::target::{
+    Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
+};
 use weir_transport::tls::AUTHORITIES;
+
+/// Places that one operation reads: as many as XRootD's, so that one load goes to both.
+const PIECES_MAX: u32 = 1_024;
 
 const CONNECTIONS: Param = Param::new(
     "connections",
@@ -110,7 +116,7 @@ impl Target for Web {
             lists: self.is_dav,
             is_remote: true,
             writes_in_order: true,
-            ..Offers::default()
+            reads_pieces: Some(PiecesMax { count: PIECES_MAX, bytes: u32::MAX }),
         }
     }
 

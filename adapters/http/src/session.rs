@@ -71,21 +71,8 @@ impl HttpSession {
         let Request { tag, operation } = request;
         let refuse = |error, buffer| complete(&self.tell, tag, Err(error), buffer, 0);
         match operation {
-            Operation::Read { file, offset, mut buffer } => match self.file(file) {
-                Err(error) => refuse(error, Some(buffer)),
-                Ok(file) => {
-                    let (asker, tell) = (Arc::clone(&self.asker), self.tell.clone());
-                    self.runtime.spawn(async move {
-                        let read = within(asker.limit, asker.read(&file.spot, offset, &mut buffer)).await;
-                        let first_byte_ns = read.as_ref().map_or(0, |(_, first, _)| *first);
-                        let result = read.map(|(bytes, _, _)| Answer::Moved { bytes });
-                        complete(&tell, tag, result, Some(buffer), first_byte_ns);
-                    });
-                }
-            },
-            Operation::ReadPieces { buffer, .. } => {
-                refuse(TargetError::not_offered("reading pieces"), Some(buffer));
-            }
+            Operation::Read { file, offset, buffer } => self.read(tag, file, buffer, Some(offset)),
+            Operation::ReadPieces { file, buffer } => self.read(tag, file, buffer, None),
             Operation::Write { file, offset, buffer } => {
                 let file = self.file(file);
                 match file.as_ref().map(|file| &file.orders) {
@@ -150,6 +137,24 @@ impl HttpSession {
                 asker.tell(Ask::new("DELETE", &there), None).await.map(|_| Answer::Done)
             }),
         }
+    }
+
+    /// Reads from `offset` on, or what the buffer's pieces are.
+    fn read(&self, tag: u64, file: FileId, mut buffer: Buffer, offset: Option<u64>) {
+        let file = match self.file(file) {
+            Ok(file) => file,
+            Err(error) => return complete(&self.tell, tag, Err(error), Some(buffer), 0),
+        };
+        let (asker, tell) = (Arc::clone(&self.asker), self.tell.clone());
+        self.runtime.spawn(async move {
+            let read = match offset {
+                Some(offset) => within(asker.limit, asker.read(&file.spot, offset, &mut buffer)).await,
+                None => within(asker.limit, asker.read_pieces(&file.spot, &mut buffer)).await,
+            };
+            let first_byte_ns = read.as_ref().map_or(0, |(_, first)| *first);
+            let result = read.map(|(bytes, _)| Answer::Moved { bytes });
+            complete(&tell, tag, result, Some(buffer), first_byte_ns);
+        });
     }
 
     fn spawn<F>(&self, tag: u64, work: impl FnOnce(Arc<Asker>) -> F)

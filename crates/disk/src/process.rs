@@ -6,9 +6,10 @@ use crate::model::{Array, Settings};
 use fuser::{Config, Session, SessionACL};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::{Arc, Mutex, mpsc};
@@ -188,6 +189,8 @@ fn run() -> Result<(), String> {
     let page =
         take_inherited(setup.page).and_then(Page::open).map_err(|error| format!("the page: {error}"))?;
     let page = Arc::new(page);
+    // A host may have several disks.
+    let mut holders: HashMap<i32, OwnedFd> = HashMap::new();
     for (index, disk) in setup.disks.iter().enumerate() {
         let own = || Arc::new(Mutex::new(Array::new(&disk.settings)));
         let array = match &disk.array {
@@ -199,7 +202,13 @@ fn run() -> Result<(), String> {
             .map_err(|error| failed("looking at the content of the disk at", error))?;
         let one =
             Arc::new(Behind::new(disk.settings, array, used, since, (Arc::clone(&page), index * WORDS)));
-        mount(disk, Arc::clone(&one), due.clone()).map_err(|error| failed("mounting the disk at", error))?;
+        let holder = match holders.entry(disk.holder) {
+            Entry::Occupied(own) => own.into_mut(),
+            Entry::Vacant(free) => free
+                .insert(take_inherited(disk.holder).map_err(|error| failed("entering the host of", error))?),
+        };
+        mount(holder.as_fd(), disk, Arc::clone(&one), due.clone())
+            .map_err(|error| failed("mounting the disk at", error))?;
         behind.push(one);
     }
     answer()?;
@@ -236,9 +245,8 @@ fn answer() -> Result<(), String> {
 }
 
 /// Mounts a disk in its host's view and serves it in a thread of its own, for as long as this process lives.
-fn mount(disk: &DiskSetup, behind: Arc<Behind>, due: Due) -> io::Result<()> {
-    let holder = take_inherited(disk.holder)?;
-    let device = weir_sys::mount::mount_fuse(holder.as_fd(), &disk.at, "weir-disk")?;
+fn mount(holder: BorrowedFd<'_>, disk: &DiskSetup, behind: Arc<Behind>, due: Due) -> io::Result<()> {
+    let device = weir_sys::mount::mount_fuse(holder, &disk.at, "weir-disk")?;
     let (cached, to_drop) = mpsc::channel();
     let files = DiskFiles::new(disk.folder.clone(), behind, due, cached);
     let session = Session::from_fd(files, device, SessionACL::All, Config::default())?;

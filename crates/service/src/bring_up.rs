@@ -22,7 +22,7 @@ use weir_telemetry::service::{Counters, CountersAt};
 use weir_telemetry::transfers::Transfers;
 
 /// What looks whether something is ready looks again after this time.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A host on which services may live.
 pub struct Ground<'a> {
@@ -32,7 +32,7 @@ pub struct Ground<'a> {
     pub holder: &'a Holder,
     pub folder: Folder,
     /// Disks by service; what a service without one keeps is on the machine's.
-    pub disks: BTreeMap<String, Folder>,
+    pub disks: BTreeMap<String, Vec<Folder>>,
 }
 
 /// A folder as the machine and as a host have it.
@@ -82,7 +82,8 @@ struct Spot<'a> {
     words: Words,
     /// On the machine.
     state: PathBuf,
-    data: Folder,
+    /// Where it keeps what it has, one folder for each of its disks.
+    disks: Vec<Folder>,
 }
 
 impl Spot<'_> {
@@ -184,8 +185,9 @@ fn spots<'a>(
             let ground = ground_of(host)?;
             let state = ground.folder.join(&service.name).join(role.name());
             let at = |name: &str| state.inside.join(name).display().to_string();
-            let disk = ground.disks.get(&service.name).filter(|_| *role == Role::Server);
-            let data = disk.cloned().unwrap_or_else(|| state.join("data"));
+            let disks = ground.disks.get(&service.name).filter(|_| *role == Role::Server);
+            let disks = disks.cloned().unwrap_or_else(|| vec![state.join("data")]);
+            let inside = |folder: &Folder| folder.inside.display().to_string();
             spots.push(Spot {
                 role: *role,
                 host: *host,
@@ -193,14 +195,15 @@ fn spots<'a>(
                 words: Words {
                     number,
                     state: state.inside.display().to_string(),
-                    data: data.inside.display().to_string(),
+                    data: disks.first().map(inside).unwrap_or_default(),
+                    disks: disks.iter().map(inside).collect(),
                     run: at("run"),
                     log: at(LOG),
                     shared: setting.shared.inside.join(&service.name).display().to_string(),
                     ..Words::of(service, recipe, ground.words(), role_words.clone())
                 },
                 state: state.outside,
-                data,
+                disks,
             });
         }
     }
@@ -220,10 +223,9 @@ fn lay_out(
     let make = || {
         let state = Directory::create(&spot.state)?;
         state.folder(LOG)?;
-        for folder in
-            [Directory::create(&spot.data.outside)?, state.folder("run")?, Directory::create(shared)?]
-        {
-            give(folder.path(), user)?;
+        let disks = spot.disks.iter().map(|disk| disk.outside.as_path());
+        for folder in disks.chain([state.folder("run")?.path(), shared]) {
+            give(Directory::create(folder)?.path(), user)?;
         }
         Ok(())
     };
@@ -265,14 +267,17 @@ fn put_content(
 ) -> Result<(), ServiceError> {
     let (Some(content), Some(at)) = (&service.content, &recipe.content) else { return Ok(()) };
     let mut folders = Vec::new();
-    for spot in spots.iter().filter(|spot| spot.role == Role::Server) {
-        let inside = fill(&recipe.file, at, &spot.words)?;
-        let own = [&setting.shared, &spot.data].into_iter().find_map(|folder| {
+    let servers = || spots.iter().filter(|spot| spot.role == Role::Server);
+    let most = servers().map(|spot| spot.disks.len()).max().unwrap_or(0);
+    for (number, spot) in (0..most).flat_map(|number| servers().map(move |spot| (number, spot))) {
+        let words = Words { disk: spot.words.disks.get(number).cloned(), ..spot.words.clone() };
+        let inside = fill(&recipe.file, at, &words)?;
+        let own = std::iter::once(&setting.shared).chain(&spot.disks).find_map(|folder| {
             let below = Path::new(&inside).strip_prefix(&folder.inside).ok()?;
             Some((&folder.outside, below.to_path_buf()))
         });
         let Some(folder) = own else {
-            let text = format!("`content` {inside:?} is neither below `data` nor below `shared`");
+            let text = format!("`content` {inside:?} is below none of `data`, `disk` and `shared`");
             return Err(ServiceError::Recipe { file: recipe.file.clone(), text });
         };
         if !folders.contains(&folder) {

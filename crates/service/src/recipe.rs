@@ -153,15 +153,19 @@ pub enum Ready {
 pub enum Argument {
     /// A text with words.
     One(String),
-    /// The same for each host of a role, which it calls `each`.
+    /// The same for each of several things.
     Each(EachArgument),
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EachArgument {
-    #[serde(deserialize_with = "role")]
-    pub each: Role,
+    /// Hosts of this role, which it calls `each`.
+    #[serde(default, deserialize_with = "some_role")]
+    pub each: Option<Role>,
+    /// And a server's disks, which it calls `disk`: the first of all hosts, then the second of all.
+    #[serde(default)]
+    pub disks: bool,
     pub word: String,
 }
 
@@ -184,8 +188,7 @@ struct Written {
     copies: Option<String>,
     #[serde(default)]
     mounts: bool,
-    #[serde(default)]
-    disk: bool,
+    disks: Option<u32>,
     #[serde(default)]
     origins: Vec<String>,
     role: Vec<WrittenRole>,
@@ -318,7 +321,7 @@ impl Recipe {
                 mounts: written.mounts,
                 // What servers cannot be given a client writes; a system without processes keeps nothing, whatever is said of it.
                 takes_content: written.content.is_some() || written.mounts || steps.is_empty(),
-                takes_disk: written.content.is_some() || written.disk || steps.is_empty(),
+                disks_most: written.disks.unwrap_or(u32::from(written.content.is_some() || steps.is_empty())),
                 drains,
                 origins: written.origins,
             },

@@ -1,5 +1,6 @@
 //! A service that is up.
 
+use crate::bring_up::LOOK_AGAIN;
 use crate::daemon::{Daemon, Order};
 use crate::error::last_lines;
 use std::collections::BTreeMap;
@@ -91,8 +92,12 @@ impl Running {
     /// Mounts it anew on its clients, so that nothing is left of what they had read; daemons of which its recipe says so begin anew, and
     /// commands that it has for this are run between. `holder_of` is by index in the topology.
     ///
-    /// Errors: what does not come back, a command that fails.
-    pub fn begin_cold<'h>(&mut self, holder_of: impl Fn(usize) -> Option<&'h Holder>) -> Result<(), String> {
+    /// Errors: what does not come back, a command that fails, or `interrupted`.
+    pub fn begin_cold<'h>(
+        &mut self,
+        holder_of: impl Fn(usize) -> Option<&'h Holder>,
+        interrupted: impl Fn() -> bool,
+    ) -> Result<(), String> {
         let there = "its host is not there";
         // What is down was ended on purpose, and comes back at its own time.
         let mut anew: Vec<&mut Daemon> =
@@ -104,7 +109,14 @@ impl Running {
         };
         let children: Vec<Child> = self.when_cold.iter().map(start).collect::<Result<_, String>>()?;
         for (cold, mut child) in self.when_cold.iter().zip(children) {
-            let ended = child.wait(cold.within);
+            let until = Instant::now() + cold.within;
+            let mut ended = None;
+            while ended.is_none() && Instant::now() < until {
+                if interrupted() {
+                    return Err("interrupted".to_owned());
+                }
+                ended = child.wait(LOOK_AGAIN);
+            }
             if !ended.is_some_and(|status| status.success()) {
                 let how = ended.map_or_else(|| "did not end".to_owned(), weir_sys::process::describe);
                 let lines = last_lines(&cold.order.log).join("\n  | ");

@@ -40,6 +40,11 @@ pub struct Words {
     pub state: String,
     /// Folder of what it keeps; its processes' own.
     pub data: String,
+    /// The folders that a server spreads what it keeps over, one for each of its disks. All have the same; the first is `data`.
+    pub disks: Vec<String>,
+    /// One of them, in what is said for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
     /// Folder for its sockets and process numbers, which its processes may write.
     pub run: String,
     /// Folder of its logs.
@@ -83,6 +88,8 @@ impl Words {
             option,
             state,
             data,
+            disks: Vec::new(),
+            disk: None,
             run,
             log,
             shared,
@@ -117,10 +124,20 @@ pub fn arguments(file: &str, run: &[Argument], words: &Words) -> Result<Vec<Stri
     for argument in run {
         match argument {
             Argument::One(text) => all.push(fill(file, text, words)?),
-            Argument::Each(EachArgument { each, word }) => {
-                for host in words.role.get(each.name()).into_iter().flatten() {
-                    let words = Words { each: Some(host.clone()), ..words.clone() };
-                    all.push(fill(file, word, &words)?);
+            Argument::Each(EachArgument { each, disks, word }) => {
+                let own = || vec![None];
+                let disks = if *disks { words.disks.iter().cloned().map(Some).collect() } else { own() };
+                for disk in disks {
+                    let hosts = match each {
+                        None => vec![words.each.clone()],
+                        Some(role) => {
+                            words.role.get(role.name()).into_iter().flatten().cloned().map(Some).collect()
+                        }
+                    };
+                    for each in hosts {
+                        let words = Words { each, disk: disk.clone(), ..words.clone() };
+                        all.push(fill(file, word, &words)?);
+                    }
                 }
             }
         }

@@ -270,7 +270,7 @@ fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool)
     Some(chosen)
 }
 
-/// The disks of `service.NAME.disk` or `service.NAME.disk.HOST`, which may be a glob.
+/// The disks of `service.NAME.disk` or `service.NAME.disk.HOST`, which may be a glob, or of several on a host `…HOST.NUMBER`.
 fn read_disks_on(
     reader: &Reader<'_>,
     on: &str,
@@ -278,10 +278,11 @@ fn read_disks_on(
     services: &[Service],
 ) -> Option<Affected> {
     let (problems, at) = (reader.problems(), reader.place_of("on"));
-    let words: Vec<&str> = on.splitn(4, '.').collect();
-    let (name, host) = match words.as_slice() {
-        ["service", name, "disk"] => (*name, "*"),
-        ["service", name, "disk", host] => (*name, *host),
+    let words: Vec<&str> = on.splitn(5, '.').collect();
+    let (name, host, number) = match words.as_slice() {
+        ["service", name, "disk"] => (*name, "*", None),
+        ["service", name, "disk", host] => (*name, *host, None),
+        ["service", name, "disk", host, number] => (*name, *host, Some(*number)),
         _ => {
             let message = format!("`on` {:?}: slow, errors, full and stuck are of disks", shortened(on));
             problems.add_help(at, message, "service.NAME.disk, or service.NAME.disk.HOST for one of them");
@@ -296,7 +297,17 @@ fn read_disks_on(
         return None;
     };
     let hosts = hosts_of(reader, host, topology, (service, Role::Server, "disk"))?;
-    Some(Affected::Disks { service: name.to_owned(), hosts })
+    let count = service.disk.as_ref().map_or(0, |shape| shape.count);
+    let number = match number.map(|text| (text, text.parse::<u32>())) {
+        None => None,
+        Some((_, Ok(number))) if number < count => Some(number),
+        Some((text, _)) => {
+            let message = format!("`on`: no disk of a server of {name} has the number {:?}", shortened(text));
+            problems.add_help(at, message, format!("they are numbered from 0 to {}", count - 1));
+            return None;
+        }
+    };
+    Some(Affected::Disks { service: name.to_owned(), hosts, number })
 }
 
 /// The processes of `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob; `drains`: of a system that can take them out of service.

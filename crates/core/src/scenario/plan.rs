@@ -207,8 +207,8 @@ pub struct SystemSchema {
     pub mounts: bool,
     /// Files can be put on it before anything runs.
     pub takes_content: bool,
-    /// Its servers keep what they have in one folder, which may be a disk.
-    pub takes_disk: bool,
+    /// Over how many folders, each of which may be a disk, a server of it spreads what it has; 0: it has nothing on a disk.
+    pub disks_most: u32,
     /// Whose daemons can be taken out of service while they go on with what they have.
     pub drains: Vec<Role>,
     /// Schemes of the URLs of services from which it can get what it does not have itself; none where it gets nothing.
@@ -287,6 +287,15 @@ pub struct DiskShape {
     pub depth: u32,
     /// Disks of one name share rate and cache.
     pub array: Option<String>,
+    /// How many of them each server has.
+    pub count: u32,
+}
+
+impl DiskShape {
+    /// What a server's disk is called, by its number among the server's: `HOST`, or `HOST.NUMBER` where there are several.
+    pub fn name_on(&self, host: &str, number: u32) -> String {
+        if self.count == 1 { host.to_owned() } else { format!("{host}.{number}") }
+    }
 }
 
 /// Files that are on a service before the first trial.
@@ -441,8 +450,8 @@ pub enum Affected {
     Packets(Match),
     /// The processes of these hosts, by index in the topology.
     Processes(Vec<usize>),
-    /// The disks of a service on these hosts.
-    Disks { service: String, hosts: Vec<usize> },
+    /// The disks of a service on these hosts: all of each, or the one of this number.
+    Disks { service: String, hosts: Vec<usize>, number: Option<u32> },
     /// The processes of a service, of one role, on these hosts.
     Daemons { service: String, role: Role, hosts: Vec<usize> },
 }

@@ -412,7 +412,7 @@ pub(super) static DO: &[Param] = &[
     Param::new(
         "slow",
         Kind::Table(SLOW_ACTION),
-        "A disk takes longer; `on` is service.NAME.disk or service.NAME.disk.HOST.",
+        "A disk takes longer; `on` is service.NAME.disk, service.NAME.disk.HOST or, of one of several, service.NAME.disk.HOST.NUMBER.",
     ),
     Param::new("errors", Kind::Table(ERRORS_ACTION), "A disk fails some of its reads and writes."),
     Param::new("full", Kind::Table(FULL_ACTION), "A disk takes nothing more."),
@@ -494,6 +494,9 @@ pub(super) static DISK: &[Param] = &[
         .default("1")
         .range(1.0, 1024.0),
     text("array", "Disks of one name, of whatever service, share rate and cache."),
+    count("count", "How many of them each server has, where its system spreads what it keeps over several.")
+        .default("1")
+        .range(1.0, 64.0),
 ];
 
 pub(super) static SERVICE: &[Param] = &[
@@ -580,7 +583,7 @@ pub(super) static CRITERION: &[Param] = &[
     ),
     text(
         "on",
-        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; of a service: service.NAME.disk.HOST, service.NAME.DAEMON.HOST; of pairs that take turns: pair.FROM.TO, local.FROM.TO within a site; globs take the worst.",
+        "Whose, for metrics of links and hosts: link.NAME.forward, host.NAME.access.backward; of a service: service.NAME.disk.HOST (of one of several HOST.NUMBER), service.NAME.DAEMON.HOST; of pairs that take turns: pair.FROM.TO, local.FROM.TO within a site; globs take the worst.",
     ),
     text("where", "Which points: parameter = value, a list of values or { from, to }; step picks a step."),
     text("case", "Which cases: a name or a list."),

@@ -86,8 +86,18 @@ fn read(
         let at = reader.place_of("content");
         problems.add(at, format!("{}: weir cannot put content on it before a run", schema.name));
     }
-    if let (Some((_, at)), false) = (&disk, schema.takes_disk) {
-        problems.add(*at, format!("{}: its recipe puts nothing on a disk", schema.name));
+    match &disk {
+        Some((_, at)) if schema.disks_most == 0 => {
+            problems.add(*at, format!("{}: its recipe puts nothing on a disk", schema.name));
+        }
+        Some((Some(shape), at)) if shape.count > schema.disks_most => problems.add(
+            *at,
+            format!(
+                "`count`: a server of {} can have {} of them, not {}",
+                schema.name, schema.disks_most, shape.count
+            ),
+        ),
+        _ => {}
     }
     let clients = place.iter().any(|(role, _)| *role == Role::Client);
     if schema.mounts && mount.is_none() && clients {
@@ -236,6 +246,7 @@ fn read_disk(table: &Reader<'_>) -> Option<DiskShape> {
         cache_bytes: table.size("cache")?.0,
         depth: u32::try_from(table.count("depth")?).unwrap_or(u32::MAX),
         array: table.text("array"),
+        count: u32::try_from(table.count("count")?).unwrap_or(u32::MAX),
     })
 }
 

@@ -61,6 +61,11 @@ impl Buffer {
         &self.pieces
     }
 
+    /// Those places, and the memory that their bytes fill.
+    pub fn pieces_and_memory(&mut self) -> (&[Piece], &mut [u8]) {
+        (&self.pieces, &mut self.memory[self.from..self.from + self.length])
+    }
+
     /// It is to be filled from these places from here on: as many of its bytes count as they have together.
     pub fn scatter(&mut self, pieces: impl Iterator<Item = Piece>) {
         self.pieces.clear();

@@ -117,6 +117,9 @@ fn reads_pieces(session: &mut dyn Session, name: &str, most: PiecesMax) {
         let write = Operation::Write { file, offset: block * BLOCK_BYTES as u64, buffer: of_block(block) };
         ask(session, write, LIMIT).expect(name);
     }
+    // What is written from its beginning to its end alone is there once it is closed.
+    ask(session, Operation::Close { file }, LIMIT).expect(name);
+    let (file, _) = opened(session, "pieces", Mode::Read);
     let content: Vec<u8> = (0..4).flat_map(|block| of_block(block).to_vec()).collect();
     let pieces = |count: u32| {
         (0..count).map(|index| {
