@@ -57,6 +57,7 @@ const TICKS_SECONDS: f64 = 0.02;
 struct Taken {
     ratio: f64,
     longest_seconds: f64,
+    mean_seconds: f64,
 }
 
 fn allowed_ns(one_way_seconds: f64) -> u64 {
@@ -149,6 +150,7 @@ impl Measured<'_> {
             emulator: in_lab.then(|| EmulatorFacts {
                 behind_ratio: fabric.ratio,
                 behind_seconds_max: fabric.longest_seconds,
+                behind_seconds_mean: fabric.mean_seconds,
                 end_wait_ratio: ends.ratio,
                 end_wait_seconds_max: ends.longest_seconds,
                 core_count: self.core_count.max(1) as f64,
@@ -236,6 +238,7 @@ impl Measured<'_> {
         Taken {
             ratio: behind.beyond_ns(allowed_ns) as f64 / whole_ns,
             longest_seconds: behind.longest_ns() as f64 / 1e9,
+            mean_seconds: behind.area_ns2() / whole_ns / 1e9,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::support::far::{Far, far_user};
 use crate::support::{beside, eventually, light};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant as StdInstant};
 use weir_agent::job::{Interrupt, Observer, StepJob, StepResult};
@@ -435,6 +436,45 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
     let ahead: i64 = environment["hosts"]["right-0"]["clock"]["offset_ns"].as_str().unwrap().parse().unwrap();
     assert!((ahead - 5_000_000_000_000).abs() < 500_000_000, "{environment:#}");
     assert!(of_hosts["warnings"].to_string().contains("real hosts"), "{}", of_hosts["warnings"]);
+}
+
+// Spec: agent-protocol.md#inputs-1 and agent-protocol.md#inputs-2
+#[test]
+fn a_trace_and_a_list_of_files_are_carried_to_hosts_that_cannot_read_them() {
+    let user = far_user();
+    let _turn = beside();
+    let mut far = Far::up(&user, "t-carried");
+    far.serve("left-0", 22, "", &[]);
+    far.serve("right-0", 22, "", &[]);
+    let (trace, list) = (far.text("own.trace"), far.text("own.list"));
+    let records: String = (0..40_000).map(|number| format!("{} 4096\n", number % 200 * 4096)).collect();
+    let names: String = (0..40).map(|number| format!("f-{number}\n")).collect();
+    for (path, text) in
+        [(&trace, format!("# weir-trace/1 offset length\n{records}")), (&list, format!("# files\n{names}"))]
+    {
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let scenario = format!(
+        "[scenario]\nname = \"carried\"\nabout = \"written by a test\"\ntrials = 2\n{HOSTS}[[step]]\nname = \"analysis\"\n\
+         workload = \"replay\"\nhosts = [\"left-0\", \"right-0\"]\ntarget = \"mem:\"\njobs = 4\ntrace = [\"{trace}\", \"random-1\"]\n\
+         files = \"{list}\"\nfile_size = \"1MB\"\nreads = 1000\n"
+    );
+    fs::write(far.path("hosts.toml"), scenario).unwrap();
+    let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
+    let program = env!("CARGO_BIN_EXE_weir");
+    let text = far.exec_for(
+        "near-0",
+        &[program, "run", &file, "--json", "--out", &out, "--ssh-config", &configuration],
+        Duration::from_secs(60),
+    );
+    let summary: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    let point = &summary["points"][0];
+    assert_eq!(point["valid_trials"], 2, "{summary:#}");
+    assert_eq!(point["metrics"]["replay.failed_jobs"]["max"], 0.0, "{summary:#}");
+    let left = || fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    let left = left().filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial"));
+    assert_eq!(left.count(), 0, "copies have no names");
 }
 
 // Spec: results.md#results-9

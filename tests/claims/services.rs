@@ -193,12 +193,18 @@ place = { server = "store-1" }
 content = { path = "store/f-{n}", files = 2, size = "4MiB" }
 "#;
 
-// Spec: services.md#service-4, http.md#many-1 and http.md#s3-1
+// Spec: services.md#service-4, services.md#service-25, http.md#many-1 and http.md#s3-1
 #[test]
 fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
     need_lab();
     let _turn = turn();
-    let up = Up::new("t-web", &format!("{LAB}{WEB_AND_OBJECTS}"));
+    let web = "place = { server = \"store-0\" }\n";
+    let first = WEB_AND_OBJECTS.replace(web, &format!("{web}priority = {{ server = \"high\" }}\n"));
+    let up = Up::new("t-web", &format!("{LAB}{first}"));
+    for (host, program, nice) in [("store-0", "nginx", "-10"), ("store-1", "versitygw", "10")] {
+        let own = up.exec(host, &["sh", "-c", &format!("ps -o ni= -C {program} | sort -u")]);
+        assert_eq!(own.stdout.trim(), nice, "{program}: {}", own.stderr);
+    }
     let signed =
         "--aws-sigv4 aws:amz:us-east-1:s3 --user weir:weir-in-a-lab -H x-amz-content-sha256:UNSIGNED-PAYLOAD";
     for (options, url) in

@@ -1,12 +1,16 @@
 //! The coordinator's view of its agents: two threads each, one that speaks and one that listens, and one queue of events.
 
 use crate::clock::{ClockMap, Exchange, Exchanges};
+use crate::inputs::{Digests, PIECE_BYTES, PIECES_AHEAD};
 use crate::launcher::words::quoted;
 use crate::message::{
     self, CLOCK_EVERY, FROM_AGENT_BYTES_MAX, FromAgent, HostReport, PROTOCOL, SILENCE_MAX, ToAgent,
 };
-use std::collections::{BTreeMap, VecDeque};
+use data_encoding::BASE64;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
 use std::io::{BufReader, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,6 +32,8 @@ const CLOCK_BURST: u32 = 16;
 const CLOCK_BURST_MAX: Duration = Duration::from_secs(1);
 /// What a lost agent's process may take to say why.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(300);
+/// An agent that is given a file says within this time how much it has.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// What is kept of how an agent's stream began.
 const BEGINNING_BYTES_MAX: usize = 512;
 
@@ -94,6 +100,9 @@ pub struct Fleet {
     /// What came while clocks were asked.
     held: VecDeque<(String, Event)>,
     generation: u64,
+    digests: Digests,
+    /// Contents that agents have, by their generation.
+    carried: BTreeSet<(u64, String)>,
 }
 
 impl Default for Fleet {
@@ -107,6 +116,8 @@ impl Default for Fleet {
             losses: BTreeMap::new(),
             held: VecDeque::new(),
             generation: 0,
+            digests: Digests::default(),
+            carried: BTreeSet::new(),
         }
     }
 }
@@ -337,6 +348,70 @@ impl Fleet {
         if let Some(agent) = self.agents.get(host) {
             let _ = agent.orders.send(Order::Say(order.clone()));
         }
+    }
+
+    /// Whether a host's agent is on this machine, and sees its files.
+    pub fn is_here(&self, host: &str) -> bool {
+        matches!(self.clocks.get(host), Some(None))
+    }
+
+    /// Gives a host a copy of a file, unless it has that content; its digest. `stopped`: nobody wants it any more.
+    ///
+    /// Errors: the file cannot be read, or the host cannot have it, in words.
+    pub fn carry(
+        &mut self,
+        host: &str,
+        path: &Path,
+        stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<String, String> {
+        let (digest, bytes) = self.digests.of(path).map_err(|error| error.to_string())?;
+        let Some(generation) = self.agents.get(host).map(|agent| agent.generation) else {
+            return Err(self.why_gone(host).unwrap_or("it has no agent").to_owned());
+        };
+        let key = (generation, digest.clone());
+        if self.carried.contains(&key) {
+            return Ok(digest);
+        }
+        let mut file = File::open(path).map_err(|error| error.to_string())?;
+        self.tell(host, &ToAgent::Input { digest: digest.clone(), bytes });
+        let (mut sent, mut have) = (0_u64, None);
+        let mut until = monotonic() + ANSWER_MAX;
+        while have.is_none_or(|have| have < bytes) {
+            // Nothing is sent before the agent has said what it has.
+            while have.is_some_and(|have| sent < bytes && sent < have + PIECES_AHEAD * PIECE_BYTES as u64) {
+                let mut piece = vec![0; PIECE_BYTES.min((bytes - sent) as usize)];
+                file.read_exact(&mut piece)
+                    .map_err(|error| format!("it was written to meanwhile: {error}"))?;
+                sent += piece.len() as u64;
+                self.tell(host, &ToAgent::Piece { digest: digest.clone(), data: BASE64.encode(&piece) });
+            }
+            if stopped() {
+                return Err("interrupted".to_owned());
+            }
+            match self.next_heard(monotonic() + Duration::from_millis(100), false) {
+                Some((of, Event::Said(FromAgent::Input { digest: of_digest, have_bytes, problem })))
+                    if of == host && of_digest == digest =>
+                {
+                    if let Some(problem) = problem {
+                        return Err(problem);
+                    }
+                    have = Some(have_bytes);
+                    until = monotonic() + ANSWER_MAX;
+                }
+                Some((of, Event::Lost(lost))) if of == host => {
+                    let reason = lost.reason.clone();
+                    self.held.push_back((of, Event::Lost(lost)));
+                    return Err(reason);
+                }
+                Some(event) => self.held.push_back(event),
+                None if monotonic() >= until => {
+                    return Err(format!("no answer for {} s", ANSWER_MAX.as_secs()));
+                }
+                None => {}
+            }
+        }
+        self.carried.insert(key);
+        Ok(digest)
     }
 
     pub fn is_up(&self, host: &str) -> bool {

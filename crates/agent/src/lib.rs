@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod fleet;
+mod inputs;
 pub mod job;
 pub mod launcher;
 pub mod membership;

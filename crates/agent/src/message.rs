@@ -9,7 +9,7 @@ use weir_core::record::Series;
 use weir_seams::workload::{Assignment, Outcome, WorkloadError};
 
 /// Number of this set of messages; both ends must speak the same.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 /// Largest message from the coordinator: assignments of a few hundred flows.
 pub const TO_AGENT_BYTES_MAX: usize = 16 << 20;
 /// Largest message from an agent: series of 16 flows at 1 ms over minutes.
@@ -61,6 +61,10 @@ pub enum ToAgent {
     Abort { task: u64 },
     /// What does your clock say? Asked all the time of a host with a clock of its own; also tells it that we are here.
     Clock { sent_ns: u64 },
+    /// A content that tasks will read, of so many bytes; the agent answers `Input`.
+    Input { digest: String, bytes: u64 },
+    /// The next bytes of it, in base 64; each is answered by `Input`.
+    Piece { digest: String, data: String },
     /// End the agent.
     Bye,
 }
@@ -85,6 +89,12 @@ pub enum FromAgent {
     Prepared {
         task: u64,
         address: Option<String>,
+    },
+    /// How much of a content is here, or why it cannot be.
+    Input {
+        digest: String,
+        have_bytes: u64,
+        problem: Option<String>,
     },
     /// The question's instant on its asker's clock; when it was heard and when answered, on the host's.
     Clock {

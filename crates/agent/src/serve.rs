@@ -1,6 +1,8 @@
 //! The agent itself: `weir agent`, reading orders from standard input.
 
+use crate::inputs::Inputs;
 use crate::message::{self, FromAgent, HostReport, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent};
+use data_encoding::BASE64;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,6 +38,7 @@ struct Shared<W: Write + Send> {
     carrying: Mutex<()>,
     /// When the coordinator last asked for the clock; 0: never, and then its silence means nothing.
     asked_ns: AtomicU64,
+    inputs: Mutex<Inputs>,
 }
 
 /// What the program around an agent gives it.
@@ -62,6 +65,14 @@ impl<W: Write + Send> Shared<W> {
         if write_frame(&mut *output, &answer).is_err() {
             self.ended.store(true, Ordering::Relaxed);
         }
+    }
+    fn inputs(&self) -> std::sync::MutexGuard<'_, Inputs> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn tell_input(&self, digest: String, have: std::io::Result<u64>) {
+        let (have_bytes, problem) =
+            have.map_or_else(|error| (0, Some(error.to_string())), |have| (have, None));
+        self.say(&FromAgent::Input { digest, have_bytes, problem });
     }
     fn tasks(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Slot>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,6 +115,7 @@ where
         ended: AtomicBool::new(false),
         carrying: Mutex::default(),
         asked_ns: AtomicU64::new(0),
+        inputs: Mutex::default(),
     };
     match read_frame::<ToAgent>(&mut input, TO_AGENT_BYTES_MAX) {
         Ok(Some(ToAgent::Hello { protocol, version, schema, host })) => {
@@ -155,7 +167,16 @@ fn obey<R: Read, W: Write + Send + 'static>(
 ) -> i32 {
     loop {
         match read_frame::<ToAgent>(input, TO_AGENT_BYTES_MAX) {
-            Ok(Some(ToAgent::Prepare { task, assignment })) => {
+            Ok(Some(ToAgent::Input { digest, bytes })) => {
+                let begun = shared.inputs().begin(&digest, bytes);
+                shared.tell_input(digest, begun);
+            }
+            Ok(Some(ToAgent::Piece { digest, data })) => {
+                let data = BASE64.decode(data.as_bytes()).map_err(std::io::Error::other);
+                let added = data.and_then(|data| shared.inputs().add(&digest, &data));
+                shared.tell_input(digest, added);
+            }
+            Ok(Some(ToAgent::Prepare { task, mut assignment })) => {
                 let Some(entry) = workloads.iter().find(|entry| entry.name == assignment.workload) else {
                     let text = format!("this agent has no workload {:?}", assignment.workload);
                     shared.failed(task, WorkloadError::new(text));
@@ -168,7 +189,12 @@ fn obey<R: Read, W: Write + Send + 'static>(
                 shared.tasks().insert(task, Slot::Preparing);
                 // Preparing connects and may wait for a peer; orders must be heard meanwhile.
                 let shared = Arc::clone(shared);
+                let named = {
+                    let paths = std::mem::take(&mut assignment.inputs);
+                    shared.inputs().put_into(&mut assignment.values, &paths)
+                };
                 let prepare = move || {
+                    named.map_err(WorkloadError::new)?;
                     let user = acting_as(&assignment)?;
                     Ok((entry.build.prepare(&assignment)?, user))
                 };

@@ -9,6 +9,7 @@ use crate::fleet::{Event, Fleet};
 use crate::job::{Interrupt, Observer, StepJob, StepResult};
 use crate::message::{FromAgent, ToAgent};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 use weir_core::Instant;
 use weir_core::record::Series;
@@ -53,11 +54,32 @@ struct Running<'a> {
     /// Tasks whose host a fault has killed, and of these those that are prepared anew on a host that is back.
     away: BTreeSet<u64>,
     returning: BTreeSet<u64>,
+    /// Why its hosts cannot have what they are to read.
+    not_carried: Option<String>,
     result: StepResult,
     stopped: bool,
 }
 
 impl Running<'_> {
+    /// Gives hosts elsewhere what they are to read.
+    fn carry_inputs(&mut self, fleet: &mut Fleet, observer: &mut dyn Observer) {
+        let inputs = self.job.workload.inputs(self.job.values);
+        for (_, assignment) in &mut self.assignments {
+            let elsewhere = !fleet.is_here(&assignment.host);
+            for path in inputs.iter().filter(|_| elsewhere) {
+                let mut stopped = || observer.interrupt() != Interrupt::None;
+                match fleet.carry(&assignment.host, Path::new(path), &mut stopped) {
+                    Ok(digest) => drop(assignment.inputs.insert(path.clone(), digest)),
+                    Err(text) => {
+                        let what =
+                            format!("host {}: {path} could not be carried there: {text}", assignment.host);
+                        return self.not_carried = Some(what);
+                    }
+                }
+            }
+        }
+    }
+
     /// Takes what a host had to do out of a step that is under way, if the step outlives its hosts.
     fn goes_on_without(&mut self, host: &str) -> bool {
         let Phase::Running { pending, .. } = &mut self.phase else { return false };
@@ -112,11 +134,15 @@ pub fn run_trial(
                 progress_before: [0; 2],
                 away: BTreeSet::new(),
                 returning: BTreeSet::new(),
+                not_carried: None,
                 result: StepResult::default(),
                 stopped: false,
             }
         })
         .collect();
+    for step in &mut steps {
+        step.carry_inputs(fleet, observer);
+    }
     let begun = monotonic();
     fleet.begin_clocks(begun);
     fleet.read_clocks();
@@ -281,6 +307,9 @@ impl Trial<'_> {
     }
 
     fn prepare(&mut self, steps: &mut [Running<'_>], index: usize, from_stage: u8) {
+        if let Some(text) = steps[index].not_carried.take() {
+            return self.fail(steps, index, text);
+        }
         let step = &mut steps[index];
         let Some(stage) = step
             .assignments
@@ -457,7 +486,7 @@ impl Trial<'_> {
                 }
             }
             // Heard before, or kept by the fleet.
-            FromAgent::Hello { .. } | FromAgent::Clock { .. } => {}
+            FromAgent::Hello { .. } | FromAgent::Clock { .. } | FromAgent::Input { .. } => {}
         }
     }
 

@@ -52,12 +52,16 @@ impl Workload for Fake {
             peers: Default::default(),
             data_ports: None,
             key: request.key.to_owned(),
+            inputs: BTreeMap::new(),
             body: request.step.into(),
         };
         let both = |(from, to): &(Peer, Peer)| {
             [assignment(&to.host, 0, "accept"), assignment(&from.host, 1, "connect")]
         };
         request.pairs.iter().flat_map(both).collect()
+    }
+    fn inputs(&self, values: &Values) -> Vec<String> {
+        values.texts("reads")
     }
     fn derive(&self, _context: &DeriveContext<'_>, _outcomes: &[Outcome]) -> Derived {
         Derived::default()
@@ -89,9 +93,12 @@ impl Task for FakeTask {
                 thread::sleep(Duration::from_millis(5));
             }
         }
+        let read = |path: String| (path.clone(), std::fs::read(&path).map_or(0, |content| content.len()));
+        let body = serde_json::to_value(self.0.values.text("reads").map(read)).unwrap();
         Ok(Outcome {
             host: self.0.host,
             role: self.0.role,
+            body,
             started_ns,
             ended_ns: monotonic().as_ns(),
             ..Outcome::default()
@@ -197,7 +204,17 @@ fn run_groups(names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<Ste
 
 /// The same between hosts `a-0` and `b-0` of a fleet that is there.
 fn run_on(fleet: &mut Fleet, names: &[&str], groups: &[usize], observer: &mut Quiet) -> Vec<StepResult> {
-    let (values, any_port) = (Values::default(), BTreeMap::new());
+    run_with(fleet, names, groups, &Values::default(), observer)
+}
+
+fn run_with(
+    fleet: &mut Fleet,
+    names: &[&str],
+    groups: &[usize],
+    values: &Values,
+    observer: &mut Quiet,
+) -> Vec<StepResult> {
+    let any_port = BTreeMap::new();
     let peer = |host: &str| Peer {
         host: host.to_owned(),
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -210,13 +227,13 @@ fn run_on(fleet: &mut Fleet, names: &[&str], groups: &[usize], observer: &mut Qu
             name,
             workload_name: "fake",
             workload: &Fake,
-            values: &values,
+            values,
             seed: 1,
             pairs: vec![(peer("a-0"), peer("b-0"))],
             roles: Vec::new(),
             group: groups[index],
             start: StepStart::After(groups[index].checked_sub(1)),
-            estimate: Fake.estimate(&values, &Shape::of_pairs(1, Duration::ZERO)).unwrap(),
+            estimate: Fake.estimate(values, &Shape::of_pairs(1, Duration::ZERO)).unwrap(),
             data_ports: &any_port,
             samplers: Vec::new(),
         })
@@ -248,6 +265,51 @@ fn a_step_that_fails_on_one_host_names_it_and_the_next_step_goes_on() {
     assert_eq!(results[0].failure.as_deref(), Some("host b-0: port 1 is in use"));
     assert!(results[1].failure.as_deref().unwrap().contains("panicked"), "{:?}", results[1].failure);
     assert_eq!(results[2].failure, None);
+}
+
+/// As `Threads`, on machines of their own.
+struct Elsewhere;
+impl Launcher for Elsewhere {
+    fn launch(&self, host: &str) -> Result<Launched, LaunchError> {
+        Threads.launch(host)
+    }
+    fn shares_clock(&self, _host: &str) -> bool {
+        false
+    }
+}
+
+// Spec: agent-protocol.md#inputs-1 and agent-protocol.md#inputs-2
+#[test]
+fn what_a_step_reads_is_carried_to_hosts_elsewhere_once_and_to_none_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace").display().to_string();
+    std::fs::write(&path, vec![7_u8; 3_000_001]).unwrap();
+    let values = Values(BTreeMap::from([("reads".to_owned(), weir_core::Value::Text(path.clone()))]));
+    let hosts = ["a-0".to_owned(), "b-0".to_owned()];
+    let of_launcher = |launcher: &dyn Launcher| {
+        let mut fleet = Fleet::default();
+        assert!(fleet.launch(launcher, &hosts, Duration::from_secs(5)).is_empty());
+        let mut read = || -> Vec<(String, usize)> {
+            let results = run_with(&mut fleet, &["one"], &[0], &values, &mut Quiet::default());
+            assert_eq!(results[0].failure, None);
+            let bodies = results[0].outcomes.iter().map(|outcome| outcome.body.clone());
+            bodies.map(|body| serde_json::from_value(body).unwrap()).collect()
+        };
+        let first = read();
+        assert_eq!(read(), first, "a second trial has the same copies");
+        assert_eq!((first.len(), first[0].1, first[1].1), (2, 3_000_001, 3_000_001));
+        (fleet, first.into_iter().map(|(own, _)| own).collect::<Vec<_>>())
+    };
+    let (_, own) = of_launcher(&Threads);
+    assert_eq!(own, [path.clone(), path.clone()]);
+    let (mut fleet, own) = of_launcher(&Elsewhere);
+    assert!(own.iter().all(|own| own.starts_with("/proc/self/fd/")), "{own:?}");
+    std::fs::remove_file(&path).unwrap();
+    let gone = run_with(&mut fleet, &["one", "two"], &[0, 0], &values, &mut Quiet::default());
+    for result in gone {
+        let text = result.failure.unwrap();
+        assert!(text.contains(&path) && text.contains("could not be carried there: No such file"), "{text}");
+    }
 }
 
 // Spec: scenario.md#turns-4

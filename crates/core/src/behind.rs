@@ -84,6 +84,13 @@ impl Behind {
         self.longest_ns
     }
 
+    /// How far it was behind summed over that time, ns²: divided by a stretch of time, how far it was behind in the mean of it. What is
+    /// not kept counts as nothing, what is kept with the upper edge of its bucket.
+    pub fn area_ns2(&self) -> f64 {
+        let upper = |bucket: usize| if bucket + 1 < BUCKETS { edge_ns(bucket + 1) } else { self.longest_ns };
+        (0..BUCKETS).map(|bucket| self.time_ns[bucket] as f64 * upper(bucket) as f64).sum()
+    }
+
     /// As words of the fabric's page: they only grow.
     pub fn words(&self) -> &[u64; BUCKETS] {
         &self.time_ns
@@ -116,6 +123,9 @@ mod tests {
         let beyond = stalls.beyond_ns(800_000);
         assert!((4 * 112 * MS..=4 * 113 * MS - 4 * 800_000).contains(&beyond), "{beyond}");
         assert_eq!(stalls.longest_ns(), 113 * MS);
+        // Triangles.
+        let area = 4.0 * (113.0 * MS as f64).powi(2) / 2.0;
+        assert!((area..1.2 * area).contains(&stalls.area_ns2()), "{} is not {area}", stalls.area_ns2());
         let mut slices = Behind::default();
         slices.add(0, 450_000, 5_000);
         assert_eq!(slices.beyond_ns(500_000), 0);

@@ -68,6 +68,8 @@ pub struct EmulatorFacts {
     /// Share of the time in which the fabric was behind by more than the path allows, and the longest that it was.
     pub behind_ratio: f64,
     pub behind_seconds_max: f64,
+    /// How far it was behind in the mean of the time, lateness of less than 0.22 ms left out.
+    pub behind_seconds_mean: f64,
     /// Of the thread on a host that waited longest for a core: the share of the time in waits, beyond what the path allows of
     /// each, and the longest.
     pub end_wait_ratio: f64,
@@ -166,6 +168,8 @@ pub struct Load {
     pub is_off_links: bool,
     /// What, taken away from the trial, moves its figures; `None`: a hundredth of its time, unless a full link proves otherwise.
     pub moves: Option<Moves>,
+    /// Of a load that waits for each of its operations: how long those of its quickest kind take in the mean, seconds.
+    pub operation_seconds: Option<f64>,
     /// Mean round trip that its transport saw, seconds; 0 where it says nothing.
     pub rtt_seconds: f64,
     /// Of the thread that it depends on, where no candidate says it.

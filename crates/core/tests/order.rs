@@ -70,6 +70,7 @@ fn configurations_with_the_same_services_run_together_within_their_lab() {
         system: name.to_owned(),
         at: String::new(),
         place: Vec::new(),
+        priority: Vec::new(),
         options: Values::default(),
         mount: None,
         content: None,

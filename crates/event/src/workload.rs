@@ -145,6 +145,7 @@ impl Workload for Event {
                 peers: BTreeMap::new(),
                 data_ports: None,
                 key: request.key.to_owned(),
+                inputs: BTreeMap::new(),
                 body: serde_json::to_value(body).expect("names and numbers are JSON"),
             }
         };

@@ -44,6 +44,10 @@ pub struct Assignment {
     pub data_ports: Option<PortRange>,
     /// Secret of this run, hexadecimal; both ends prove that they know it before a byte is measured.
     pub key: String,
+    /// Of the coordinator's files that this host was given a copy of, the digest by the path as `values` have it: the agent puts the name of
+    /// its copy there. Filled in by the coordinator.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, String>,
     /// The workload's own further details.
     pub body: serde_json::Value,
 }
@@ -194,6 +198,7 @@ impl Assignment {
             peers: BTreeMap::new(),
             data_ports: None,
             key: request.key.to_owned(),
+            inputs: BTreeMap::new(),
             body: serde_json::Value::Null,
         }
     }
@@ -234,6 +239,10 @@ pub trait Workload: Sync {
         Opening::NONE
     }
     fn assignments(&self, request: &StepRequest<'_>) -> Vec<Assignment>;
+    /// Values that are paths of files which every host of the step reads: those elsewhere are given a copy before they prepare.
+    fn inputs(&self, _values: &Values) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether the step goes on without a host that a fault has killed: it is prepared and started again when the host is back, with
     /// its own earlier address among its peers', and leaves no outcome where it stays away.
     fn outlives_hosts(&self, _values: &Values) -> bool {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_core::scenario::{Role, Service};
+use weir_core::scenario::{Priority, Role, Service};
 use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
 use weir_sys::process::{Child, User};
@@ -80,6 +80,7 @@ struct Spot<'a> {
     host: usize,
     ground: &'a Ground<'a>,
     words: Words,
+    priority: Priority,
     /// On the machine.
     state: PathBuf,
     /// Where it keeps what it has, one folder for each of its disks.
@@ -134,7 +135,7 @@ impl Prepared<'_> {
             system: recipe.schema.name.to_owned(),
             at: service.at.clone(),
             version: String::new(),
-            tuning: tuning(recipe.schema.options, &service.options),
+            tuning: tuning(recipe.schema.options, service),
             daemons: Vec::new(),
             folders: spots.iter().map(place).collect(),
             transfers: Vec::new(),
@@ -202,6 +203,7 @@ fn spots<'a>(
                     shared: setting.shared.inside.join(&service.name).display().to_string(),
                     ..Words::of(service, recipe, ground.words(), role_words.clone())
                 },
+                priority: service.priority_of(*role),
                 state: state.outside,
                 disks,
             });
@@ -435,6 +437,7 @@ fn write_content(
         log: client.log(&step.name),
         home: client.words.state.clone(),
         outlives_us: false,
+        priority: Priority::Low,
     };
     let started = order.start(client.ground.holder);
     let mut child = started.map_err(|error| failed(service, format!("writing its content: {error}")))?;
@@ -453,7 +456,8 @@ fn order(
     outlives_us: bool,
 ) -> Result<Order, ServiceError> {
     let run = arguments(&recipe.file, run, words)?;
-    Ok(Order { run, user, log: spot.log(name), home: spot.words.state.clone(), outlives_us })
+    let home = spot.words.state.clone();
+    Ok(Order { run, user, log: spot.log(name), home, outlives_us, priority: spot.priority })
 }
 
 /// Where a daemon says what it counts.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_core::scenario::Role;
+use weir_core::scenario::{Priority, Role};
 use weir_sys::directory::Directory;
 use weir_sys::holder::Holder;
 use weir_sys::process::{
@@ -19,9 +19,6 @@ use weir_sys::socket::connect_named;
 use weir_telemetry::service::Counters;
 use weir_telemetry::transfers::Transfers;
 
-/// Daemons give way to what is measured: the fabric and the load. Measured: the generator 0.3 ms late beside daemons that are nicer by
-/// 10, and 2.9 ms beside such that are not.
-const NICER_BY: i32 = 10;
 /// Rounds in which the processes of a daemon are killed.
 const KILLS_MAX: usize = 5;
 /// What programs find, whatever the caller's environment says.
@@ -40,6 +37,9 @@ pub struct Order {
     /// In the host.
     pub home: String,
     pub outlives_us: bool,
+    /// Unless the scenario says otherwise they give way to what is measured, the fabric and the load. Measured: the generator 0.3 ms late
+    /// beside daemons that are nicer by 10, and 2.9 ms beside such that are not.
+    pub priority: Priority,
 }
 
 impl Order {
@@ -58,7 +58,7 @@ impl Order {
         ];
         spawn.among = Among::Of(holder);
         spawn.user = self.user;
-        spawn.nicer_by = NICER_BY;
+        spawn.nicer_by = self.priority.nice();
         spawn.errors_to = ErrorsTo::File(log.try_clone()?);
         spawn.streams = Streams::Into(log);
         spawn.outlives_us = self.outlives_us;

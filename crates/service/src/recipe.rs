@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_core::param::parse_default;
-use weir_core::scenario::{Role, RoleNeed, SystemSchema};
+use weir_core::scenario::{Priority, Role, RoleNeed, Service, SystemSchema};
 use weir_core::{Kind, Param, Value, Values, units};
 
 /// A start that says no limit has failed after this time.
@@ -485,10 +485,10 @@ pub fn option_values(declared: &[Param], values: &Values) -> BTreeMap<String, Op
     declared.iter().map(of).collect()
 }
 
-/// Options that are not what the recipe has them by itself, as texts by name.
-pub fn tuning(declared: &[Param], values: &Values) -> BTreeMap<String, String> {
+/// Options that are not what the recipe has them by itself, and priorities that are not low, as texts by name.
+pub fn tuning(declared: &[Param], service: &Service) -> BTreeMap<String, String> {
     let own = |param: &Param| {
-        let said = values.0.get(param.name)?;
+        let said = service.options.0.get(param.name)?;
         let default = param.default.and_then(|text| parse_default(param.kind, text).ok());
         let text = match said {
             Value::Text(text) => text.clone(),
@@ -496,7 +496,11 @@ pub fn tuning(declared: &[Param], values: &Values) -> BTreeMap<String, String> {
         };
         (default.as_ref() != Some(said)).then(|| (param.name.to_owned(), text))
     };
-    declared.iter().filter_map(own).collect()
+    let priorities = service.priority.iter().filter(|(_, priority)| *priority != Priority::Low);
+    let of_role = |(role, priority): &(Role, Priority)| {
+        (format!("priority.{}", role.name()), priority.name().to_owned())
+    };
+    declared.iter().filter_map(own).chain(priorities.map(of_role)).collect()
 }
 
 #[cfg(test)]

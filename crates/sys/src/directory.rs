@@ -239,6 +239,24 @@ pub fn create_named(path: &Path) -> io::Result<File> {
     }
 }
 
+/// A new file in `folder` that has no name: it is gone once nobody has it open. Everybody may read it who is given it.
+pub fn unnamed_file(folder: &Path) -> io::Result<File> {
+    let within = Directory::open(folder)?;
+    // Not every file system has such files.
+    let made = open_at(within.held.as_raw_fd(), OsStr::new("."), libc::O_RDWR | libc::O_TMPFILE);
+    let file = made.or_else(|_| {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("weir-{}-{number}{PARTIAL}", std::process::id());
+        let file = within.create_new_unsynced(&name)?;
+        within.remove(&name)?;
+        Ok::<File, io::Error>(file)
+    })?;
+    // Safety: no memory is passed.
+    done(unsafe { libc::fchmod(file.as_raw_fd(), 0o644) })?;
+    Ok(file)
+}
+
 /// Begins to write what was appended to `file`, so that files synced one after the other share what is slow about it.
 pub fn begin_sync(file: &File) {
     // Safety: no memory is passed. An error is met again by the sync that follows.

@@ -32,6 +32,10 @@ const DISTURBED: f64 = 0.15;
 const MISSED_MOST: f64 = 0.01;
 /// The allowance of the shortest path.
 pub const LATENESS_ALLOWED_NS_LEAST: u64 = 500_000;
+/// Ways over the fabric that an operation waits for, one after the other, at most: asking and answer, sent on to a server.
+const WAYS_OF_AN_OPERATION: f64 = 4.0;
+/// A single stall as long as this part of an operation moves what its slowest took.
+const STALL_MOST: f64 = 0.2;
 /// Of fewer ticks the 99th percentile is the lateness of a handful, and one late wake-up proves nothing.
 const DUE_LEAST: u64 = 500;
 
@@ -61,6 +65,7 @@ fn without_fabric(emulator: EmulatorFacts) -> EmulatorFacts {
     EmulatorFacts {
         behind_ratio: 0.0,
         behind_seconds_max: 0.0,
+        behind_seconds_mean: 0.0,
         fabric_busy_ratio: 0.0,
         fabric_looking_ratio: 0.0,
         fabric_wait_ratio: 0.0,
@@ -76,7 +81,7 @@ pub(super) fn disturbed(around: &Around, load: &Load) -> Option<String> {
     if load.counts_losses || !by_others || !full_and_agreed(around, load) {
         return None;
     }
-    taken(&emulator, Moves::ratio(MOVES_FIGURES)).into_iter().next()
+    taken(&emulator, Moves::ratio(MOVES_FIGURES), load).into_iter().next()
 }
 
 /// What of the trial's time the machine took away from the fabric and from the threads at the ends, by time and not by count: a
@@ -89,7 +94,16 @@ fn taken_away(around: &Around, load: &Load, emulator: &EmulatorFacts) -> Vec<Str
         None if full_and_agreed(around, load) => return Vec::new(),
         None => Moves::ratio(MOVES_FIGURES),
     };
-    taken(emulator, moves)
+    taken(emulator, moves, load)
+}
+
+/// Whether a fabric that was behind by so much leaves the times of operations as they are, for these take much longer.
+// Spec: evidence.md#fitness-5
+fn is_nothing_to(load: &Load, emulator: &EmulatorFacts) -> bool {
+    load.operation_seconds.is_some_and(|seconds| {
+        WAYS_OF_AN_OPERATION * emulator.behind_seconds_mean < MOVES_FIGURES * seconds
+            && emulator.behind_seconds_max < STALL_MOST * seconds
+    })
 }
 
 /// What, taken away, moves a figure: this share of the time, or one stall of so long.
@@ -109,10 +123,11 @@ impl Moves {
 }
 
 /// What took so much of the time or more, a line each.
-fn taken(emulator: &EmulatorFacts, moves: Moves) -> Vec<String> {
+fn taken(emulator: &EmulatorFacts, moves: Moves, load: &Load) -> Vec<String> {
     let mut evidence = Vec::new();
     let allowed = human(lateness_allowed_seconds(emulator.one_way_seconds), "s");
-    if moves.is_reached(emulator.behind_ratio, emulator.behind_seconds_max) {
+    let is_reached = moves.is_reached(emulator.behind_ratio, emulator.behind_seconds_max);
+    if is_reached && !is_nothing_to(load, emulator) {
         evidence.push(format!(
             "the fabric was behind by more than {allowed} for {} of the time, at most by {}",
             percent(emulator.behind_ratio),
@@ -270,4 +285,32 @@ pub(super) fn generator_limited(around: &Around, load: &Load) -> Option<Limiting
     }
     evidence.push(format!("its clock asked for one every {}", human(generator.period_seconds, "s")));
     Some(LimitingFactor::new(&GENERATOR_LIMITED, 0.9, evidence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Spec: evidence.md#fitness-5
+    #[test]
+    fn a_late_fabric_is_nothing_to_operations_that_take_much_longer_and_all_to_others() {
+        let late = EmulatorFacts {
+            behind_ratio: 0.03,
+            behind_seconds_max: 0.02,
+            behind_seconds_mean: 50e-6,
+            machine_idle_ratio: 1.0,
+            core_count: 2.0,
+            ..EmulatorFacts::default()
+        };
+        let is_limited = |emulator: EmulatorFacts, operation_seconds: Option<f64>| {
+            let around = Around { emulator: Some(emulator), ..Around::default() };
+            emulator_limited(&around, &Load { operation_seconds, ..Load::default() }, None).is_some()
+        };
+        assert!(is_limited(late, None), "a load that waits for no operation");
+        assert!(!is_limited(late, Some(0.137)) && !is_limited(late, Some(1.1)));
+        assert!(is_limited(late, Some(0.019)), "a fifth of a millisecond in the mean is 1 % of 20 ms");
+        assert!(is_limited(late, Some(0.09)), "a stall of 20 ms is more than a fifth of it");
+        assert!(is_limited(EmulatorFacts { behind_seconds_max: 0.25, ..late }, Some(1.1)));
+        assert!(is_limited(EmulatorFacts { behind_seconds_mean: 5e-3, ..late }, Some(1.1)));
+    }
 }

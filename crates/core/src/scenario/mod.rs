@@ -38,8 +38,8 @@ pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use plan::{
     Affected, Bound, Condition, Configuration, Content, Criterion, DiskShape, DiskTrouble, FROM_TO, Fault,
-    FaultAction, FaultPart, Fit, FitValue, Mount, Opening, Overrides, Plan, RealHost, Reference, Role,
-    RoleHosts, RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems,
+    FaultAction, FaultPart, Fit, FitValue, Mount, Opening, Overrides, Plan, Priority, RealHost, Reference,
+    Role, RoleHosts, RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems,
     WorkloadSchema,
 };
 pub use schema::TRIALS_MAX;

@@ -187,6 +187,42 @@ impl Role {
     }
 }
 
+/// How processes of a service stand to the load where a core is short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// They give way to it.
+    #[default]
+    Low,
+    Normal,
+    /// They go before it.
+    High,
+}
+
+impl Priority {
+    pub const NAMES: &'static [&'static str] = &["low", "normal", "high"];
+
+    pub(super) fn of(name: &str) -> Priority {
+        match name {
+            "normal" => Priority::Normal,
+            "high" => Priority::High,
+            _ => Priority::Low,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// Steps of nice.
+    pub const fn nice(self) -> i32 {
+        match self {
+            Priority::Low => 10,
+            Priority::Normal => 0,
+            Priority::High => -10,
+        }
+    }
+}
+
 /// On how many hosts a system has a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleNeed {
@@ -234,6 +270,8 @@ pub struct Service {
     pub at: String,
     /// Hosts by index in the topology of each role that it has.
     pub place: Vec<(Role, Vec<usize>)>,
+    /// Of its processes, of roles for which the scenario says one.
+    pub priority: Vec<(Role, Priority)>,
     /// The engine's own, defaults filled in.
     pub options: Values,
     /// How its clients have it.
@@ -258,6 +296,10 @@ impl Service {
     /// Every host of it by index, some more than once.
     pub fn hosts(&self) -> impl Iterator<Item = usize> + '_ {
         self.place.iter().flat_map(|(_, hosts)| hosts.iter().copied())
+    }
+
+    pub fn priority_of(&self, role: Role) -> Priority {
+        self.priority.iter().find(|(own, _)| *own == role).map(|(_, priority)| *priority).unwrap_or_default()
     }
 
     /// Hosts by index that have a role.

@@ -1,6 +1,7 @@
 //! Every key of the scenario language, declared once: the decoder, the paths, `weir explain` and the suggestions of
 //! nearest names derive from these tables. Parameters of workloads come from their own entries.
 
+use super::plan::Priority;
 use super::turns::Turns;
 use crate::param::{Kind, Param};
 
@@ -462,6 +463,14 @@ pub(super) static PLACE: &[Param] = &[
     Param::new("client", Kind::Hosts, "Hosts on which the system is mounted."),
 ];
 
+const fn priority(role: &'static str) -> Param {
+    Param::new(role, Kind::Choice(Priority::NAMES), "Of its processes of this role.")
+        .default(Priority::NAMES[0])
+}
+
+pub(super) static PRIORITY: &[Param] =
+    &[priority("manager"), priority("server"), priority("proxy"), priority("client")];
+
 pub(super) static MOUNT: &[Param] = &[
     text("at", "The folder at which clients have it, like /data.").required(),
     text("options", "Mount options, a list; [\"nosuid\", \"nodev\"] unless given."),
@@ -514,6 +523,11 @@ pub(super) static SERVICE: &[Param] = &[
         "disk",
         Kind::Table(DISK),
         "What each of its servers keeps its data on: a disk that is as slow as this says.",
+    ),
+    Param::new(
+        "priority",
+        Kind::Table(PRIORITY),
+        "Of its processes, by role, where a core is short: low ones give way to the load (nice 10), normal ones are its equals, high ones go before it (nice -10).",
     ),
     Param::new("mount", Kind::Table(MOUNT), "How clients have it, where it is mounted."),
     Param::new(

@@ -2,7 +2,7 @@
 
 use super::errors::Place;
 use super::lab::titled;
-use super::plan::{Content, DiskShape, Mount, Origin, Role, Service, Step, SystemSchema, Systems};
+use super::plan::{Content, DiskShape, Mount, Origin, Priority, Role, Service, Step, SystemSchema, Systems};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table, shortened};
@@ -99,6 +99,10 @@ fn read(
         ),
         _ => {}
     }
+    let priority = reader.table("priority").map(|table| {
+        let said = |role: &Role| Some((*role, Priority::of(&table.text(role.name())?)));
+        Role::ALL.iter().filter_map(said).collect()
+    });
     let clients = place.iter().any(|(role, _)| *role == Role::Client);
     if schema.mounts && mount.is_none() && clients {
         problems.add(reader.place_of("place"), format!("service {name:?} has clients and lacks `mount`"));
@@ -118,6 +122,7 @@ fn read(
         system,
         at: String::new(),
         place,
+        priority: priority.unwrap_or_default(),
         options,
         mount: mount.map(|(at, _)| at),
         content,
@@ -157,6 +162,7 @@ fn given(reader: &Reader<'_>, name: String, content: Option<Content>) -> Option<
         system: String::new(),
         at: given,
         place: Vec::new(),
+        priority: Vec::new(),
         options: Values::default(),
         mount: None,
         content: None,

@@ -49,6 +49,7 @@ fn calm() -> EmulatorFacts {
     EmulatorFacts {
         behind_ratio: 0.001,
         behind_seconds_max: 0.002,
+        behind_seconds_mean: 0.0,
         end_wait_ratio: 0.001,
         end_wait_seconds_max: 0.002,
         core_count: 2.0,
@@ -106,6 +107,7 @@ fn a_full_link_is_an_excuse_only_where_its_receivers_got_what_it_carried() {
     let struggling = EmulatorFacts {
         behind_ratio: 0.2,
         behind_seconds_max: 0.1,
+        behind_seconds_mean: 0.0,
         end_wait_ratio: 0.2,
         end_wait_seconds_max: 0.1,
         core_count: 2.0,

@@ -230,6 +230,12 @@ impl Kind for Replay {
         Ok(())
     }
 
+    fn inputs(&self, values: &Values) -> Vec<String> {
+        let traces =
+            values.texts("trace").into_iter().filter(|name| crate::trace::make::named(name).is_none());
+        traces.chain(values.text("files")).collect()
+    }
+
     fn lays(&self, plan: &ScriptPlan) -> Result<Option<Plan>, WorkloadError> {
         let own = Own::of(&plan.values)?;
         let numbered = plan.numbered.clone();

@@ -216,6 +216,10 @@ pub trait Kind: Sync {
     }
     /// What all sections of all jobs come to, beside what every such load measures.
     fn derive(&self, plan: &ScriptPlan, sections: &[Section], around: &Around) -> Vec<Row>;
+    /// As of a workload.
+    fn inputs(&self, _values: &Values) -> Vec<String> {
+        Vec::new()
+    }
     /// What a reader should know of how the values were taken.
     fn remarks(&self, _plan: &ScriptPlan) -> Vec<String> {
         Vec::new()
