@@ -496,11 +496,10 @@ pub fn tuning(declared: &[Param], service: &Service) -> BTreeMap<String, String>
         };
         (default.as_ref() != Some(said)).then(|| (param.name.to_owned(), text))
     };
-    let priorities = service.priority.iter().filter(|(_, priority)| *priority != Priority::Low);
     let of_role = |(role, priority): &(Role, Priority)| {
         (format!("priority.{}", role.name()), priority.name().to_owned())
     };
-    declared.iter().filter_map(own).chain(priorities.map(of_role)).collect()
+    declared.iter().filter_map(own).chain(service.priority.iter().map(of_role)).collect()
 }
 
 #[cfg(test)]

@@ -270,7 +270,7 @@ pub struct Service {
     pub at: String,
     /// Hosts by index in the topology of each role that it has.
     pub place: Vec<(Role, Vec<usize>)>,
-    /// Of its processes, of roles for which the scenario says one.
+    /// Of its processes, of roles whose priority is not low.
     pub priority: Vec<(Role, Priority)>,
     /// The engine's own, defaults filled in.
     pub options: Values,

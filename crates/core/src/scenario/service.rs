@@ -101,7 +101,9 @@ fn read(
     }
     let priority = reader.table("priority").map(|table| {
         let said = |role: &Role| Some((*role, Priority::of(&table.text(role.name())?)));
-        Role::ALL.iter().filter_map(said).collect()
+        let all = Role::ALL.iter().filter_map(said);
+        // What is said and what is left out are the same service.
+        all.filter(|(_, priority)| *priority != Priority::Low).collect()
     });
     let clients = place.iter().any(|(role, _)| *role == Role::Client);
     if schema.mounts && mount.is_none() && clients {
