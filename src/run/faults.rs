@@ -37,7 +37,7 @@ pub enum Whose {
     Host,
     /// Those of a service, of one role.
     Daemons(ServiceRole),
-    /// The disk of a service.
+    /// The disks of a service, or of each server the one of this number.
     Disk(String, Option<u32>),
 }
 

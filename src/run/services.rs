@@ -54,7 +54,7 @@ pub struct Up {
     /// The process of their disks, where they have some.
     pub disks: Option<DiskProcess>,
     /// What the disks are called, in the order of the process's page.
-    pub disk_names: Vec<String>,
+    pub disk_names: Vec<DiskName>,
     /// Something was wrong with a disk, and may still be.
     is_troubled: bool,
 }
@@ -62,9 +62,13 @@ pub struct Up {
 /// What is of a service is called so, and on.
 pub const SERVICE_ENTITY: &str = "service.";
 
-/// `host`: or a disk of several on it.
-fn disk_name(service: &str, host: &str) -> String {
-    format!("{SERVICE_ENTITY}{service}.disk.{host}")
+/// A disk of a service's server.
+pub struct DiskName {
+    service: String,
+    host: String,
+    number: u32,
+    /// As records have it.
+    pub entity: String,
 }
 
 impl Up {
@@ -101,16 +105,11 @@ impl Up {
         number: Option<u32>,
         trouble: Option<DiskTrouble>,
     ) -> Result<(), String> {
-        let alone = disk_name(service, host);
-        let several = format!("{alone}.");
-        let is_meant = |name: &str| match number {
-            // Of one alone there is no number in its name.
-            Some(0) if name == alone => true,
-            Some(number) => name.strip_prefix(&several).is_some_and(|own| own == number.to_string()),
-            None => name == alone || name.starts_with(&several),
+        let is_meant = |name: &DiskName| {
+            name.service == service && name.host == host && number.is_none_or(|number| number == name.number)
         };
-        let meant = (0..self.disk_names.len()).filter(|index| is_meant(&self.disk_names[*index]));
-        let meant: Vec<usize> = meant.collect();
+        let meant = self.disk_names.iter().enumerate().filter(|(_, name)| is_meant(name));
+        let meant: Vec<usize> = meant.map(|(index, _)| index).collect();
         let (false, Some(disks)) = (meant.is_empty(), &mut self.disks) else {
             return Err("there is no such disk".to_owned());
         };
@@ -217,7 +216,8 @@ pub fn start(
     for service in services.iter().filter(|service| !service.system.is_empty()) {
         prepared.push(prepare(service, library.recipe(&service.system)?, &setting)?);
     }
-    let (disk_names, mounted): (Vec<String>, Vec<Mounted<'_>>) = disks(services, &hosts).into_iter().unzip();
+    let (disk_names, mounted): (Vec<DiskName>, Vec<Mounted<'_>>) =
+        disks(services, &hosts).into_iter().unzip();
     let mut up = Up { disk_names, ..Up::default() };
     if let Some(first) = hosts.keys().next().filter(|_| !mounted.is_empty()) {
         let started = DiskProcess::start(lab.exe(), &mounted, lab.namespace(*first), outlives_us);
@@ -230,7 +230,7 @@ pub fn start(
 }
 
 /// The disks of services, for each server.
-fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Vec<(String, Mounted<'a>)> {
+fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Vec<(DiskName, Mounted<'a>)> {
     let mut all = Vec::new();
     for service in services {
         let Some(shape) = &service.disk else { continue };
@@ -250,7 +250,10 @@ fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Ve
                     },
                     array: shape.array.clone(),
                 };
-                all.push((disk_name(&service.name, &shape.name_on(ground.name, number)), mounted));
+                let entity =
+                    format!("{SERVICE_ENTITY}{}.disk.{}", service.name, shape.name_on(ground.name, number));
+                let (service, host) = (service.name.clone(), ground.name.to_owned());
+                all.push((DiskName { service, host, number, entity }, mounted));
             }
         }
     }

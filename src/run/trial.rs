@@ -603,9 +603,9 @@ fn samplers(
     }
     let page = up.disks.as_ref().and_then(|disks| disks.page().try_clone().ok());
     if let Some(page) = page {
-        let names = up.disk_names.iter().cloned().enumerate();
+        let names = up.disk_names.iter().enumerate();
         let names: Vec<(String, usize)> =
-            names.map(|(index, name)| (name, index * weir_disk::WORDS)).collect();
+            names.map(|(index, name)| (name.entity.clone(), index * weir_disk::WORDS)).collect();
         let every = spread(weir_telemetry::HOST_INTERVAL, names.len());
         all.push((every, Box::new(DiskPageSampler::new(Box::new(move |word| page.get(word)), names))));
     }

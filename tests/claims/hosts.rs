@@ -401,6 +401,15 @@ fn figures(summary: &serde_json::Value) -> [f64; 2] {
     ]
 }
 
+/// Summary of `hosts.toml`, run on the far side's hosts.
+fn run_from_near(far: &Far, limit: Duration) -> serde_json::Value {
+    let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
+    let program = env!("CARGO_BIN_EXE_weir");
+    let run = [program, "run", &file, "--json", "--out", &out, "--ssh-config", &configuration];
+    let text = far.exec_for("near-0", &run, limit);
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+}
+
 // Spec: agent-protocol.md#data-1
 #[test]
 fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches() {
@@ -413,14 +422,7 @@ fn one_scenario_gives_the_same_figures_in_the_lab_and_on_hosts_that_ssh_reaches(
     far.serve("left-0", 22, "", &[]);
     far.serve("right-0", 22, "", &["unshare", "--time", "--monotonic", "5000", "--fork", "--kill-child"]);
     fs::write(far.path("hosts.toml"), format!("{head}{HOSTS}{STEPS}")).unwrap();
-    let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
-    let program = env!("CARGO_BIN_EXE_weir");
-    let text = far.exec_for(
-        "near-0",
-        &[program, "run", &file, "--json", "--out", &out, "--ssh-config", &configuration],
-        Duration::from_secs(90),
-    );
-    let of_hosts: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    let of_hosts = run_from_near(&far, Duration::from_secs(90));
     for point in of_hosts["points"].as_array().unwrap() {
         assert_eq!(point["valid_trials"], 2, "{}", of_hosts["warnings"]);
         let uncertainty = &point["metrics"]["control.clock_uncertainty_seconds@host.right-0"];
@@ -461,14 +463,7 @@ fn a_trace_and_a_list_of_files_are_carried_to_hosts_that_cannot_read_them() {
          files = \"{list}\"\nfile_size = \"1MB\"\nreads = 1000\n"
     );
     fs::write(far.path("hosts.toml"), scenario).unwrap();
-    let (file, out, configuration) = (far.text("hosts.toml"), far.text("results"), far.text("ssh_config"));
-    let program = env!("CARGO_BIN_EXE_weir");
-    let text = far.exec_for(
-        "near-0",
-        &[program, "run", &file, "--json", "--out", &out, "--ssh-config", &configuration],
-        Duration::from_secs(60),
-    );
-    let summary: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    let summary = run_from_near(&far, Duration::from_secs(60));
     let point = &summary["points"][0];
     assert_eq!(point["valid_trials"], 2, "{summary:#}");
     assert_eq!(point["metrics"]["replay.failed_jobs"]["max"], 0.0, "{summary:#}");

@@ -368,8 +368,7 @@ impl Asker {
     /// The size that the server says, and which one that was. Errors: it says none.
     pub async fn head(&self, path: &str) -> Result<(u64, Place), TargetError> {
         let heard = self.ask(Ask::new("HEAD", path), None).await?;
-        let length =
-            heard.response.headers().get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok());
+        let length = heard.length();
         let at = heard.at.clone();
         self.said(heard, 0).await?;
         let unsaid = || TargetError::coded("EPROTO", format!("{}: {path}: no length is said", at.0));
@@ -486,7 +485,7 @@ impl Asker {
         };
         let length = match heard.response.status() {
             StatusCode::PARTIAL_CONTENT => {
-                let said = heard.said(CONTENT_RANGE);
+                let said = heard.header(CONTENT_RANGE);
                 let (first, last) =
                     range(&said).ok_or_else(|| wrong(&heard, format!("the range {said:?} is none")))?;
                 if first != offset || last - first >= asked {
@@ -499,7 +498,7 @@ impl Asker {
                 self.read_small(heard.response, heard.carried, REFUSAL_BYTES_MAX).await?;
                 return Ok((0, first_byte_ns));
             }
-            StatusCode::OK => heard.whole().filter(|all| offset == 0 && *all <= asked).ok_or_else(|| {
+            StatusCode::OK => heard.length().filter(|all| offset == 0 && *all <= asked).ok_or_else(|| {
                 let text =
                     format!("{}: it gives whole files alone, and a part was asked for", heard.carried.origin);
                 TargetError::coded("EOPNOTSUPP", text).retried(retries)
@@ -545,8 +544,8 @@ impl Asker {
             |code: &str, text: String| TargetError::coded(code, format!("{origin}: {text}")).retried(retries);
         let parts = match heard.response.status() {
             StatusCode::PARTIAL_CONTENT => {
-                let media_type = heard.said(CONTENT_TYPE);
-                let one = || range(&heard.said(CONTENT_RANGE)).map(|(first, last)| Parts::one(first, last));
+                let media_type = heard.header(CONTENT_TYPE);
+                let one = || range(&heard.header(CONTENT_RANGE)).map(|(first, last)| Parts::one(first, last));
                 Parts::several(&media_type)
                     .or_else(one)
                     .ok_or_else(|| failed("EPROTO", format!("neither parts nor a range: {media_type:?}")))?
@@ -556,7 +555,7 @@ impl Asker {
                 return Err(failed("EINVAL", "all that was asked for is beyond the end".to_owned()));
             }
             // Where the places come to more than the file a server may give that.
-            StatusCode::OK => match heard.whole() {
+            StatusCode::OK => match heard.length() {
                 Some(all) if 0 < all && all <= WHOLE_BYTES_MAX.max(wanted.bytes()) => Parts::one(0, all - 1),
                 _ => {
                     let text = "it gives whole files alone, and several parts were asked for";
@@ -615,13 +614,13 @@ impl Asker {
 
 impl Heard {
     /// What a header of it says; empty where it says nothing.
-    fn said(&self, name: hyper::header::HeaderName) -> String {
+    fn header(&self, name: hyper::header::HeaderName) -> String {
         self.response.headers().get(name).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned()
     }
 
-    /// Bytes of a content that is a whole file.
-    fn whole(&self) -> Option<u64> {
-        self.said(CONTENT_LENGTH).parse().ok()
+    /// Bytes of its content, or of the one that it speaks of.
+    fn length(&self) -> Option<u64> {
+        self.header(CONTENT_LENGTH).parse().ok()
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a recipe and a place to a system that works.
 
-use crate::daemon::{Asked, Daemon, Drain, Order};
+use crate::daemon::{Asked, Daemon, Drain, LOOK_AGAIN, Order};
 use crate::error::{ServiceError, last_lines};
 use crate::recipe::{Argument, Ready, Recipe, StartStep, tuning};
 use crate::running::{LOG, Running, WhenCold};
@@ -20,9 +20,6 @@ use weir_sys::holder::Holder;
 use weir_sys::process::{Child, User};
 use weir_telemetry::service::{Counters, CountersAt};
 use weir_telemetry::transfers::Transfers;
-
-/// What looks whether something is ready looks again after this time.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A host on which services may live.
 pub struct Ground<'a> {
@@ -359,14 +356,10 @@ fn start(
         }
         let until = Instant::now() + step.within;
         let waiting = Waiting { service, recipe, step, setting, user, until };
-        let each: Vec<Option<&HostWords>> = match step.each {
-            Some(role) => spots[0].words.role.get(role.name()).into_iter().flatten().map(Some).collect(),
-            None => vec![None],
-        };
-        for each in each {
+        for each in spots[0].words.each_of(step.each) {
             let mut children = Vec::new();
             for spot in &chosen {
-                let words = Words { each: each.cloned(), ..spot.words.clone() };
+                let words = Words { each: each.clone(), ..spot.words.clone() };
                 let order = order(recipe, &step.run, spot, &words, &step.name, user, setting.outlives_us)?;
                 // It is heard from its first word on.
                 let transfers = transfers(service, recipe, step, spot, setting)?;

@@ -80,7 +80,7 @@ pub fn found(program: &str) -> io::Result<PathBuf> {
 /// A try to connect, or a command that asks, takes no longer.
 pub const ASK_WITHIN: Duration = Duration::from_secs(2);
 /// What looks whether something is ready again looks after this time.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A daemon that is started again is waited for so long.
 const BACK_WITHIN: Duration = Duration::from_secs(20);
 

@@ -1,7 +1,6 @@
 //! A service that is up.
 
-use crate::bring_up::LOOK_AGAIN;
-use crate::daemon::{Daemon, Order};
+use crate::daemon::{Daemon, LOOK_AGAIN, Order};
 use crate::error::last_lines;
 use std::collections::BTreeMap;
 use std::fs;

@@ -106,6 +106,16 @@ impl Words {
     }
 }
 
+impl Words {
+    /// What `each` is in what is said for each host of a role, one after the other; of none it stays what it is.
+    pub fn each_of(&self, role: Option<Role>) -> Vec<Option<HostWords>> {
+        match role {
+            Some(role) => self.role.get(role.name()).into_iter().flatten().cloned().map(Some).collect(),
+            None => vec![self.each.clone()],
+        }
+    }
+}
+
 /// The hosts of every role.
 pub fn role_words(
     service: &Service,
@@ -125,16 +135,12 @@ pub fn arguments(file: &str, run: &[Argument], words: &Words) -> Result<Vec<Stri
         match argument {
             Argument::One(text) => all.push(fill(file, text, words)?),
             Argument::Each(EachArgument { each, disks, word }) => {
-                let own = || vec![None];
-                let disks = if *disks { words.disks.iter().cloned().map(Some).collect() } else { own() };
+                let disks = match disks {
+                    true => words.disks.iter().cloned().map(Some).collect(),
+                    false => vec![words.disk.clone()],
+                };
                 for disk in disks {
-                    let hosts = match each {
-                        None => vec![words.each.clone()],
-                        Some(role) => {
-                            words.role.get(role.name()).into_iter().flatten().cloned().map(Some).collect()
-                        }
-                    };
-                    for each in hosts {
+                    for each in words.each_of(*each) {
                         let words = Words { each, disk: disk.clone(), ..words.clone() };
                         all.push(fill(file, word, &words)?);
                     }

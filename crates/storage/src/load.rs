@@ -31,9 +31,9 @@ pub struct HostFigures {
     /// Time of operations on names (open, stat, list, remove), and of all, where they are kept apart: seconds of jobs.
     pub names_seconds: f64,
     pub all_seconds: f64,
-    /// Mean time of the quickest kind of operation, closing left out; 0 where times of kinds are not kept apart.
+    /// Mean time of the quickest kind of operation, closing left out; `None` where times of kinds are not kept apart.
     #[serde(default)]
-    pub operation_seconds: f64,
+    pub operation_seconds: Option<f64>,
     pub first_failure: Option<String>,
 }
 
@@ -111,9 +111,7 @@ pub fn judged(
     put(metrics::MISMATCHED, sum(|it| it.mismatched) as f64);
     let is_timed = generator.is_some();
     derived.load = Load { wants_machine: !is_timed, is_off_links: !is_remote, generator, ..Load::default() };
-    // Hosts beyond the last job have none.
-    let quickest =
-        hosts.iter().map(|it| it.operation_seconds).filter(|seconds| *seconds > 0.0).reduce(f64::min);
+    let quickest = hosts.iter().filter_map(|it| it.operation_seconds).reduce(f64::min);
     derived.load.operation_seconds = quickest.filter(|_| !is_timed);
     let busiest =
         hosts.iter().filter_map(|it| it.ran_waited).max_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));

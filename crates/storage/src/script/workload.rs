@@ -276,10 +276,9 @@ fn outcome(
             if let Some(histogram) = times.distribution() {
                 let seconds = histogram.sum_ns / 1e9;
                 let mean = seconds / histogram.count.iter().sum::<u64>().max(1) as f64;
-                if *metric != metrics::CLOSE
-                    && (figures.operation_seconds == 0.0 || mean < figures.operation_seconds)
-                {
-                    figures.operation_seconds = mean;
+                if *metric != metrics::CLOSE {
+                    let quicker = figures.operation_seconds.map_or(mean, |quickest| quickest.min(mean));
+                    figures.operation_seconds = Some(quicker);
                 }
                 figures.all_seconds += seconds;
                 figures.names_seconds += if metrics::OF_NAMES.contains(metric) { seconds } else { 0.0 };
