@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 #[cfg(feature = "lab")]
 use weir_core::chunk::{FieldSet, FieldSetRecord};
 use weir_core::evidence::{Factor, SHARED};
+use weir_core::fault::{FaultKinds, links};
 #[cfg(feature = "lab")]
 use weir_core::metric::Metric;
-use weir_core::scenario::{Opening, Shape, WorkloadSchema};
+use weir_core::scenario::{Language, Opening, Shape, Systems, WorkloadSchema};
 use weir_core::shown::Shown;
 use weir_core::{Param, Values};
 #[cfg(feature = "event")]
@@ -100,8 +101,29 @@ pub fn memberships() -> Vec<MembershipEntry> {
     slices.concat()
 }
 
+/// What may happen to links, processes, services and disks.
+pub fn faults() -> FaultKinds {
+    static ALL: LazyLock<FaultKinds> = LazyLock::new(|| {
+        FaultKinds::join(&[
+            links::LINKS,
+            weir_agent::FAULTS,
+            #[cfg(feature = "lab")]
+            weir_service::FAULTS,
+            #[cfg(feature = "lab")]
+            weir_disk::FAULTS,
+        ])
+    });
+    *ALL
+}
+
+/// What a scenario may say, with these systems.
+pub fn language(systems: &dyn Systems) -> Language<'_> {
+    static WORKLOADS: LazyLock<Vec<WorkloadSchema>> = LazyLock::new(workload_schemas);
+    Language { workloads: &WORKLOADS, systems, faults: faults() }
+}
+
 /// What the scenario decoder needs to know of the workloads.
-pub fn workload_schemas() -> Vec<WorkloadSchema> {
+fn workload_schemas() -> Vec<WorkloadSchema> {
     let schema = |entry: &WorkloadEntry| WorkloadSchema {
         name: entry.name,
         about: entry.about,
@@ -202,6 +224,7 @@ pub fn tables(sink: &str) -> Option<&'static dyn Tables> {
 pub const SEAMS: &[&str] = &[
     "workload",
     "factor",
+    "fault",
     "target",
     #[cfg(feature = "lab")]
     "system",
@@ -223,6 +246,7 @@ pub fn members(seam: &str) -> Option<Vec<Member>> {
         "factor" => {
             factors().map(|factor| Member { name: factor.name, about: factor.about, params: &[] }).collect()
         }
+        "fault" => members!(faults().all()),
         #[cfg(feature = "event")]
         "scheduler" => members!(weir_event::SCHEDULERS),
         #[cfg(feature = "event")]
@@ -252,6 +276,11 @@ mod tests {
     use super::*;
     use clap::Parser;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn kinds_of_faults_do_what_they_say_they_are_on() {
+        weir_core::fault::conformance::check_all(faults().all());
+    }
 
     // Spec: evidence.md#order-4
     #[test]

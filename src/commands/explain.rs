@@ -3,7 +3,7 @@
 use crate::output;
 use crate::registry;
 use anyhow::anyhow;
-use weir_core::scenario;
+use weir_core::scenario::{self, NoSystems};
 
 /// Explain a key of the scenario language: meaning, values, range.
 #[derive(clap::Args)]
@@ -19,8 +19,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<i32> {
-    let text =
-        scenario::explain(args.key.as_deref(), &registry::workload_schemas()).map_err(|why| anyhow!(why))?;
+    let text = scenario::explain(args.key.as_deref(), &registry::language(&NoSystems))
+        .map_err(|why| anyhow!(why))?;
     output::print(&text)?;
     Ok(0)
 }

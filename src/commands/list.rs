@@ -7,13 +7,13 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use weir_core::param::{Kind, Param};
 
-/// List what can be chosen by name: workloads, schedulers, samplers, … and the limiting factors there are
+/// List what can be chosen by name: workloads, schedulers, samplers, … and the limiting factors and faults there are
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'\n  weir list factor"
+    after_help = "Examples:\n  weir list workload\n  weir list workload --json | jq '.[].name'\n  weir list fault"
 )]
 pub struct Args {
-    /// workload, factor, target, system, scheduler, death-policy, membership, launcher, sampler or sink; all of them when left out
+    /// workload, factor, fault, target, system, scheduler, death-policy, membership, launcher, sampler or sink; all of them when left out
     seam: Option<String>,
     /// Print an array of {name, about, params}
     #[arg(long)]

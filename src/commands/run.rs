@@ -100,8 +100,7 @@ fn resume(args: &Args, directory: &Path, file: &Path, overrides: &Overrides) -> 
         &interrupted.scenario_toml,
         &directory.join("scenario.toml").display().to_string(),
         &Overrides::default(),
-        &registry::workload_schemas(),
-        &library,
+        registry::language(&library),
     );
     let settled = again.map(|plan| plan.resolved).unwrap_or_default();
     if let Some(difference) = resume::difference(&interrupted, &plan, &settled) {

@@ -51,7 +51,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Result<Plan, S
     let text = read(path)?;
     let file = path.display().to_string();
     let systems = registry::library(path);
-    let loaded = scenario::load(&text, &file, overrides, &registry::workload_schemas(), &systems);
+    let loaded = scenario::load(&text, &file, overrides, registry::language(&systems));
     if let Err(errors) = &loaded {
         tell_as_it_is(errors.render(std::io::stderr().is_terminal()));
     }
@@ -86,7 +86,7 @@ mod tests {
                 let load = |text: &str, short| {
                     let overrides = Overrides { short, ..Overrides::default() };
                     let systems = registry::library(&path);
-                    scenario::load(text, &file, &overrides, &registry::workload_schemas(), &systems)
+                    scenario::load(text, &file, &overrides, registry::language(&systems))
                         .unwrap_or_else(|errors| panic!("{file}, short {short}: {errors}\n{text}"))
                 };
                 let first = load(&text, short);

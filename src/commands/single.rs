@@ -74,8 +74,8 @@ impl Single<'_> {
     /// Runs it. `None`: what was given is refused, and it was said why.
     pub fn run(&self) -> anyhow::Result<Option<Summary>> {
         let library = registry::library(Path::new(PLACE));
-        let schemas = registry::workload_schemas();
-        let loaded = scenario::load(&self.scenario(), PLACE, &Overrides::default(), &schemas, &library);
+        let loaded =
+            scenario::load(&self.scenario(), PLACE, &Overrides::default(), registry::language(&library));
         let plan = match loaded {
             Ok(plan) => plan,
             Err(errors) => {

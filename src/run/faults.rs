@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::Instant;
-use weir_core::scenario::{Affected, DiskTrouble, Fault, FaultAction, Role};
-use weir_core::schedule::{Change, Effect, Rule, Set};
+use weir_core::fault::Act;
+use weir_core::scenario::{Affected, Fault, Role};
+use weir_core::schedule::{Change, Rule, Set};
 use weir_core::seed;
 use weir_core::topology::Topology;
-use weir_core::units::duration_text;
+use weir_core::units::share;
 
 /// Most occurrences that a trial keeps the truth of; a link that flaps a thousand times a second reaches it in a quarter
 /// of an hour.
@@ -54,32 +55,15 @@ impl Whose {
 /// The name of a service, and the role of processes of it.
 pub type ServiceRole = (String, Role);
 
-/// What is done to the processes of a host.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Order {
-    /// They stand still for this long.
-    Pause(Duration),
-    Resume,
-    Kill,
-    /// They are started again.
-    Return,
-    /// Nobody new is sent to them.
-    Drain,
-    /// They are in service again.
-    Refill,
-    /// A disk is in trouble.
-    Trouble(DiskTrouble),
-    /// It is well again.
-    Mend,
-}
-
 /// An order for the processes of a host, by index, at its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Due {
     pub at: Instant,
     pub host: usize,
     pub whose: Whose,
-    pub order: Order,
+    pub act: Act,
+    /// It begins; else it ends.
+    pub begins: bool,
     pub fault: Arc<str>,
     pub on: Arc<str>,
     pub what: Arc<str>,
@@ -107,9 +91,9 @@ struct Source {
 }
 
 impl Source {
-    fn due(&self, at: Instant, (host, whose): (usize, &Whose), order: Order) -> Due {
+    fn due(&self, at: Instant, (host, whose): (usize, &Whose), (act, begins): (&Act, bool)) -> Due {
         let [fault, on, what] = [&self.name, &self.on, &self.what].map(Arc::clone);
-        Due { at, host, whose: whose.clone(), order, fault, on, what }
+        Due { at, host, whose: whose.clone(), act: act.clone(), begins, fault, on, what }
     }
 }
 
@@ -207,7 +191,7 @@ impl<'a> Injector<'a> {
         self.occurred += 1;
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
-        let end = at + fault.action.duration();
+        let end = at + fault.duration.unwrap_or_default();
         batch.occurrences.push(Occurrence {
             fault: Arc::clone(&source.name),
             on: Arc::clone(&source.on),
@@ -227,23 +211,17 @@ impl<'a> Injector<'a> {
             }
         }
         if let Some((hosts, whose)) = ordered(&fault.parts[source.part].affected) {
-            let order = match &fault.action {
-                FaultAction::Disk { trouble, .. } => Order::Trouble(*trouble),
-                FaultAction::Pause { duration } => Order::Pause(*duration),
-                FaultAction::Drain { .. } => Order::Drain,
-                _ => Order::Kill,
-            };
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &whose), order)));
-            if !fault.action.duration().is_zero() {
+            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &whose), (&fault.act, true))));
+            if fault.duration.is_some() {
                 self.ends.push(Reverse((end, index)));
             }
             return;
         }
         self.ends.push(Reverse((end, index)));
+        let set = self.setting(index);
         for link in &fault.on {
-            let slot = (*link, self.kind(index));
-            self.active.entry(slot).or_default().push(index);
-            batch.changes.push(Change { at_ns: at.as_ns(), link: *link, set: self.setting(index, true) });
+            self.active.entry((*link, set.slot())).or_default().push(index);
+            batch.changes.push(Change { at_ns: at.as_ns(), link: *link, set: set.clone() });
         }
     }
 
@@ -252,17 +230,14 @@ impl<'a> Injector<'a> {
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
         if let Some((hosts, whose)) = ordered(&fault.parts[source.part].affected) {
-            let order = match fault.action {
-                FaultAction::Pause { .. } => Order::Resume,
-                FaultAction::Drain { .. } => Order::Refill,
-                FaultAction::Disk { .. } => Order::Mend,
-                _ => Order::Return,
-            };
-            batch.orders.extend(hosts.iter().map(|host| source.due(at, (*host, &whose), order)));
+            batch
+                .orders
+                .extend(hosts.iter().map(|host| source.due(at, (*host, &whose), (&fault.act, false))));
             return;
         }
+        let ended = self.setting(index);
         for link in &fault.on {
-            let slot = (*link, self.kind(index));
+            let slot = (*link, ended.slot());
             let Some(holding) = self.active.get_mut(&slot) else { continue };
             let was_last = holding.last() == Some(&index);
             if let Some(position) = holding.iter().rposition(|other| *other == index) {
@@ -275,48 +250,24 @@ impl<'a> Injector<'a> {
             if !was_last {
                 continue;
             }
-            let set = match before {
-                Some(before) => self.setting(before, true),
-                None => self.setting(index, false),
-            };
+            let set = before.map_or_else(|| ended.undone(), |before| self.setting(before));
             batch.changes.push(Change { at_ns: at.as_ns(), link: *link, set });
         }
     }
 
-    /// What replaces what: whole-link settings by their sort, each rule only itself.
-    fn kind(&self, index: usize) -> u32 {
+    /// What a source sets on its links while it lasts.
+    fn setting(&self, index: usize) -> Set {
         let source = &self.sources[index];
         let fault = &self.faults[source.fault];
-        match (&fault.parts[source.part].affected, &fault.action) {
-            (Affected::Packets(_), _) => RULES_FROM + u32::try_from(index).unwrap_or(u32::MAX - RULES_FROM),
-            (_, FaultAction::Outage { .. }) => 0,
-            (_, FaultAction::Rate { .. }) => 1,
-            (_, FaultAction::Delay { .. }) => 2,
-            (_, FaultAction::Loss { .. }) => 3,
-            _ => 4,
-        }
-    }
-
-    fn setting(&self, index: usize, on: bool) -> Set {
-        let source = &self.sources[index];
-        let fault = &self.faults[source.fault];
-        if let Affected::Packets(matches) = &fault.parts[source.part].affected {
-            let rule = on.then(|| Box::new(Rule { matches: matches.clone(), effect: effect(&fault.action) }));
-            return Set::Rule { number: self.kind(index), rule };
-        }
-        match &fault.action {
-            FaultAction::Outage { .. } => Set::Outage(on),
-            FaultAction::Rate { to, .. } => Set::Rate(on.then_some(*to)),
-            FaultAction::Delay { add, .. } => Set::DelayAdd(if on { nanoseconds(*add) } else { 0 }),
-            FaultAction::Loss { ratio, .. } => Set::Loss(on.then_some(*ratio)),
-            FaultAction::Corrupt { ratio, .. } => Set::Corrupt(on.then_some(*ratio)),
-            FaultAction::DelaySome { .. }
-            | FaultAction::Pause { .. }
-            | FaultAction::Kill { .. }
-            | FaultAction::Drain { .. }
-            | FaultAction::Disk { .. } => {
-                unreachable!("the decoder gives these no whole link")
+        let Act::Link { whole, packets } = &fault.act else { unreachable!("orders set no links") };
+        match (&fault.parts[source.part].affected, whole, packets) {
+            (Affected::Packets(matches), _, Some(effect)) => {
+                let rule = Some(Box::new(Rule { matches: matches.clone(), effect: *effect }));
+                // Each source is a rule of its own, which replaces no other.
+                Set::Rule { number: u32::try_from(index).unwrap_or(u32::MAX), rule }
             }
+            (_, Some(set), _) => set.clone(),
+            _ => unreachable!("the decoder gives a kind only what it can be on"),
         }
     }
 }
@@ -331,57 +282,13 @@ fn ordered(affected: &Affected) -> Option<(&[usize], Whose)> {
     }
 }
 
-/// Numbers of rules come after those of the whole-link settings.
-const RULES_FROM: u32 = 5;
-
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn effect(action: &FaultAction) -> Effect {
-    match action {
-        FaultAction::Loss { ratio, .. } => Effect::Loss(*ratio),
-        FaultAction::Corrupt { ratio, .. } => Effect::Corrupt(*ratio),
-        FaultAction::Delay { add, .. } => Effect::Delay(nanoseconds(*add)),
-        FaultAction::DelaySome { share, by, .. } => {
-            Effect::DelaySome { share: *share, by_ns: nanoseconds(*by) }
-        }
-        // A rate, a pause and a kill are of no packets: the decoder refuses them with a match.
-        FaultAction::Outage { .. }
-        | FaultAction::Rate { .. }
-        | FaultAction::Pause { .. }
-        | FaultAction::Kill { .. }
-        | FaultAction::Drain { .. }
-        | FaultAction::Disk { .. } => Effect::Outage,
-    }
-}
-
 /// What happens, in words; and for whom, where that is not everyone.
 fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
-    let time = duration_text(fault.action.duration());
-    let percent = |ratio: f64| format!("{} %", ratio * 100.0);
-    let what = match &fault.action {
-        FaultAction::Outage { .. } => format!("outage for {time}"),
-        FaultAction::Rate { to, .. } => format!("rate {to} for {time}"),
-        FaultAction::Delay { add, .. } => format!("{} more delay for {time}", duration_text(*add)),
-        FaultAction::Loss { ratio, .. } => format!("loss of {} for {time}", percent(*ratio)),
-        FaultAction::Corrupt { ratio, .. } => format!("corruption of {} for {time}", percent(*ratio)),
-        FaultAction::DelaySome { share, by, .. } => {
-            format!("{} of the packets {} later for {time}", percent(*share), duration_text(*by))
-        }
-        FaultAction::Pause { .. } => format!("processes paused for {time}"),
-        FaultAction::Drain { .. } => format!("nobody new for {time}"),
-        FaultAction::Disk { trouble, .. } => match trouble {
-            DiskTrouble::Slow { factor } => format!("{factor} times as slow for {time}"),
-            DiskTrouble::Errors { ratio, code } => {
-                format!("{code} to {} of its requests for {time}", percent(*ratio))
-            }
-            DiskTrouble::Full => format!("full for {time}"),
-            DiskTrouble::Stuck => format!("no answer for {time}"),
-        },
-        FaultAction::Kill { returns: None } => "processes killed".to_owned(),
-        FaultAction::Kill { returns: Some(_) } => format!("processes killed, and started again {time} later"),
-    };
+    let what = fault.sentence.clone();
     let names = |hosts: &[usize]| {
         let shown: Vec<&str> = hosts.iter().take(4).map(|host| topology.hosts[*host].name.as_str()).collect();
         let more = hosts.len().saturating_sub(4);
@@ -413,7 +320,7 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
                 of += &format!(" with port {port}");
             }
             if matches.share < 1.0 {
-                of += &format!(", {} of them", percent(matches.share));
+                of += &format!(", {} of them", share(matches.share));
             }
             if of.is_empty() { what } else { format!("{what}, packets{of}") }
         }
@@ -423,9 +330,11 @@ fn sentence(fault: &Fault, part: usize, topology: &Topology) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::BitsPerSecond;
+    use crate::registry;
+    use weir_core::fault::duration_of;
     use weir_core::scenario::FaultPart;
-    use weir_core::schedule::Match;
+    use weir_core::schedule::{Effect, Match};
+    use weir_core::{BitsPerSecond, Value, Values};
 
     fn two_hosts() -> Topology {
         let access = weir_core::topology::Access::default();
@@ -441,22 +350,33 @@ mod tests {
         Instant::ZERO + at
     }
 
-    fn fault(at: u64, every: Option<Duration>, action: FaultAction, affected: Affected) -> Fault {
+    /// What the kind of this name does for this long, `for` included among `values`.
+    fn done(kind: &str, length: Option<Duration>, values: &[(&str, Value)]) -> Fault {
+        let kind = registry::faults().find(kind).unwrap();
+        let length = length.map(|length| ("for", Value::Duration(length)));
+        let values = values.iter().cloned().chain(length).map(|(key, value)| (key.to_owned(), value));
+        let values = Values(values.collect());
         Fault {
             name: "cut".to_owned(),
-            at: ms(at),
+            at: Duration::ZERO,
             step: None,
-            every,
+            every: None,
             spread: Duration::ZERO,
             on: vec![4, 5],
             on_text: "link.wan".to_owned(),
-            action,
-            parts: vec![FaultPart { phase: Duration::ZERO, affected }],
+            act: (kind.act)(&values),
+            duration: duration_of(&values),
+            sentence: (kind.sentence)(&values),
+            parts: vec![FaultPart { phase: Duration::ZERO, affected: Affected::Link }],
         }
     }
 
+    fn fault(at: u64, every: Option<Duration>, done: Fault, affected: Affected) -> Fault {
+        Fault { at: ms(at), every, parts: vec![FaultPart { phase: Duration::ZERO, affected }], ..done }
+    }
+
     fn outage(at: u64, every: Option<Duration>, length: u64) -> Fault {
-        fault(at, every, FaultAction::Outage { duration: ms(length) }, Affected::Link)
+        fault(at, every, done("outage", Some(ms(length)), &[]), Affected::Link)
     }
 
     /// All of a trial at once: time in ms, link, setting.
@@ -525,7 +445,7 @@ mod tests {
     // Spec: scenario.md#fault-5
     #[test]
     fn of_two_faults_of_one_kind_the_later_holds_and_then_the_earlier_again() {
-        let rate = |to, length| FaultAction::Rate { to: BitsPerSecond(to), duration: ms(length) };
+        let rate = |to, length| done("rate", Some(ms(length)), &[("to", Value::Rate(BitsPerSecond(to)))]);
         let mut faults = [
             fault(0, None, rate(100, 1_000), Affected::Link),
             fault(200, None, rate(50, 300), Affected::Link),
@@ -541,7 +461,7 @@ mod tests {
             (1_000, 4, set(None)),
         ];
         assert_eq!(all(&faults, Duration::from_secs(9)), inside);
-        faults[1].action = rate(50, 3_000);
+        faults[1].duration = Some(ms(3_000));
         let across = [(0, 4, set(Some(100))), (200, 4, set(Some(50))), (3_200, 4, set(None))];
         assert_eq!(all(&faults, Duration::from_secs(9)), across, "the end of the first changes nothing");
     }
@@ -564,14 +484,14 @@ mod tests {
     #[test]
     fn a_phase_for_each_sender_is_a_rule_for_each_group_at_its_own_times() {
         let matches = |host: u32| Match { from: vec![host], ..Match::default() };
-        let action = FaultAction::DelaySome { share: 0.5, by: ms(2), duration: ms(3) };
+        let late = [("share", Value::Ratio(0.5)), ("by", Value::Duration(ms(2)))];
         let part = |phase, host| FaultPart { phase: ms(phase), affected: Affected::Packets(matches(host)) };
-        let mut faults = [fault(100, Some(ms(61)), action, Affected::Link)];
+        let mut faults = [fault(100, Some(ms(61)), done("delay_some", Some(ms(3)), &late), Affected::Link)];
         faults[0].parts = vec![part(0, 0), part(17, 1)];
         faults[0].on = vec![4];
         let effect = Effect::DelaySome { share: 0.5, by_ns: 2_000_000 };
         let rule = |number: u32, host: Option<u32>| Set::Rule {
-            number: RULES_FROM + number,
+            number,
             rule: host.map(|host| Box::new(Rule { matches: matches(host), effect })),
         };
         let expected = [
@@ -613,22 +533,24 @@ mod tests {
     fn a_pause_is_an_order_with_an_end_and_a_kill_has_one_if_they_return() {
         let hosts = Affected::Processes(vec![1]);
         let faults = [
-            fault(10, None, FaultAction::Pause { duration: ms(5) }, hosts.clone()),
-            fault(30, None, FaultAction::Kill { returns: None }, hosts.clone()),
-            fault(40, None, FaultAction::Kill { returns: Some(ms(7)) }, hosts),
+            fault(10, None, done("pause", Some(ms(5)), &[]), hosts.clone()),
+            fault(30, None, done("kill", None, &[]), hosts.clone()),
+            fault(40, None, done("kill", Some(ms(7)), &[]), hosts),
         ];
         let mut injector = Injector::new(&faults, 1);
         injector.begin(None, Instant::ZERO, at(ms(500)), &two_hosts());
         assert!(injector.advance(at(ms(9))).orders.is_empty());
         let orders = injector.advance(Instant::NEVER).orders;
-        let orders: Vec<(u64, usize, Order)> =
-            orders.into_iter().map(|due| (due.at.as_ns() / 1_000_000, due.host, due.order)).collect();
+        let orders: Vec<(u64, usize, Act, bool)> = orders
+            .into_iter()
+            .map(|due| (due.at.as_ns() / 1_000_000, due.host, due.act, due.begins))
+            .collect();
         let expected = [
-            (10, 1, Order::Pause(ms(5))),
-            (15, 1, Order::Resume),
-            (30, 1, Order::Kill),
-            (40, 1, Order::Kill),
-            (47, 1, Order::Return),
+            (10, 1, Act::Stop, true),
+            (15, 1, Act::Stop, false),
+            (30, 1, Act::Kill, true),
+            (40, 1, Act::Kill, true),
+            (47, 1, Act::Kill, false),
         ];
         assert_eq!(orders, expected);
     }
@@ -638,7 +560,7 @@ mod tests {
     fn a_link_that_flaps_a_thousand_times_a_second_is_given_out_as_it_goes() {
         let faults = [outage(0, Some(ms(1)), 0)];
         let mut faults = faults;
-        faults[0].action = FaultAction::Outage { duration: Duration::from_micros(500) };
+        faults[0].duration = Some(Duration::from_micros(500));
         let mut injector = Injector::new(&faults, 1);
         injector.begin(None, Instant::ZERO, Instant::NEVER, &Topology::default());
         for second in 0..100u64 {

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use weir_core::scenario::{Configuration, DiskTrouble, Role, Service, Step};
+use weir_core::fault::DiskTrouble;
+use weir_core::scenario::{Configuration, Role, Service, Step};
 use weir_core::topology::Topology;
 use weir_disk::model::Settings;
-use weir_disk::{DiskProcess, Mounted, Trouble};
+use weir_disk::{DiskProcess, Mounted};
 use weir_lab::Lab;
 use weir_lab::data::SHARED_NAME;
 use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare};
 use weir_storage::content::Content;
 use weir_sys::directory::Directory;
-use weir_sys::errno;
 use weir_telemetry::service::Watched;
 use weir_telemetry::transfers::TransferList;
 
@@ -95,7 +95,7 @@ impl Up {
         self.running.iter().flat_map(of_service).collect()
     }
 
-    /// Has something be wrong with the disks of a service on a host, or the one of that number, or (`None`) nothing any more.
+    /// Has something be wrong with the disks of a service on a host, or the one of that number, or nothing any more.
     ///
     /// Errors: for people.
     pub fn trouble(
@@ -103,7 +103,7 @@ impl Up {
         service: &str,
         host: &str,
         number: Option<u32>,
-        trouble: Option<DiskTrouble>,
+        trouble: DiskTrouble,
     ) -> Result<(), String> {
         let is_meant = |name: &DiskName| {
             name.service == service && name.host == host && number.is_none_or(|number| number == name.number)
@@ -114,17 +114,6 @@ impl Up {
             return Err("there is no such disk".to_owned());
         };
         self.is_troubled = true;
-        let well = Trouble::default();
-        let trouble = match trouble {
-            None => well,
-            Some(DiskTrouble::Slow { factor }) => Trouble { slow: factor, ..well },
-            Some(DiskTrouble::Errors { ratio, code }) => {
-                let code = errno::number(code).unwrap_or(well.error_code);
-                Trouble { error_ratio: ratio, error_code: code, ..well }
-            }
-            Some(DiskTrouble::Full) => Trouble { is_full: true, ..well },
-            Some(DiskTrouble::Stuck) => Trouble { is_stuck: true, ..well },
-        };
         meant.into_iter().try_for_each(|index| disks.set_trouble(index, trouble))
     }
 
@@ -147,7 +136,7 @@ impl Up {
     pub fn mend_disks(&mut self) -> Result<(), String> {
         if let (true, Some(disks)) = (self.is_troubled, &mut self.disks) {
             for index in 0..self.disk_names.len() {
-                disks.set_trouble(index, Trouble::default())?;
+                disks.set_trouble(index, DiskTrouble::default())?;
             }
             self.is_troubled = false;
         }

@@ -2,7 +2,7 @@
 
 use crate::run::campaign::place_of;
 use crate::run::captures::Captures;
-use crate::run::faults::{Due, Injector, Occurrence, Order, Whose};
+use crate::run::faults::{Due, Injector, Occurrence, Whose};
 use crate::run::measure::to_trial_clock;
 use crate::run::outlook;
 use crate::run::progress::Progress;
@@ -23,6 +23,7 @@ use weir_core::behind::BUCKETS;
 use weir_core::chunk::{Chunk, ChunkRecord};
 use weir_core::fabric_page::{LATENESS_BUCKETS, LATENESS_START};
 use weir_core::failure::FailureRecord;
+use weir_core::fault::{Act, DiskTrouble};
 use weir_core::record::{Observed, Row, SampleRecord, Series, TimelineEvent, TrialRecord};
 use weir_core::scenario::Configuration;
 use weir_lab::Lab;
@@ -191,24 +192,18 @@ impl Watch<'_> {
     /// Carries out what a fault does to the processes of a host, and notes when it was done.
     fn obey(&mut self, due: &Due, fleet: &mut Fleet) {
         let host = self.input.configuration.topology.hosts[due.host].name.clone();
-        if let (Whose::Disk(service, number), Order::Trouble(_) | Order::Mend) = (&due.whose, due.order) {
-            let (trouble, event, verb) = match due.order {
-                Order::Trouble(trouble) => (Some(trouble), "fault-start", "begins"),
-                _ => (None, "fault-end", "ends"),
-            };
-            let done = self.up.trouble(service, &host, *number, trouble);
-            let at = weir_sys::clock::monotonic();
-            let but = done.map_or_else(|error| format!(", but {error}"), |()| String::new());
-            return self.fault_event(due, &host, at, event, &format!("{verb}{but}"));
-        }
-        let (signal, event, verb) = match due.order {
-            Order::Pause(_) => (Signal::Stop, "fault-start", "begins"),
-            Order::Resume => (Signal::Continue, "fault-end", "ends"),
-            Order::Kill => (Signal::Kill, "fault-start", "begins"),
-            Order::Return => return self.bring_back(due, &host, fleet),
-            Order::Drain => return self.drain(due, &host, true),
-            Order::Refill => return self.drain(due, &host, false),
-            Order::Trouble(_) | Order::Mend => return,
+        let (event, verb) = told(due.begins);
+        let signal = match (&due.act, due.begins) {
+            (Act::Stop, true) => Signal::Stop,
+            (Act::Stop, false) => Signal::Continue,
+            (Act::Kill, true) => Signal::Kill,
+            (Act::Kill, false) => return self.bring_back(due, &host, fleet),
+            (Act::Drain, out) => return self.drain(due, &host, out),
+            (Act::Disk(trouble), begins) => {
+                let trouble = if begins { *trouble } else { DiskTrouble::default() };
+                return self.trouble(due, &host, trouble);
+            }
+            (Act::Link { .. }, _) => return,
         };
         let there =
             self.signal_daemons(due, signal) | (due.whose == Whose::Host && fleet.signal(&host, signal));
@@ -219,6 +214,16 @@ impl Watch<'_> {
         }
         let but = if there { "" } else { ", but there was no process" };
         self.fault_event(due, &host, done, event, &format!("{verb}{but}"));
+    }
+
+    /// Has something be wrong with disks, or nothing any more.
+    fn trouble(&mut self, due: &Due, host: &str, trouble: DiskTrouble) {
+        let Whose::Disk(service, number) = &due.whose else { return };
+        let done = self.up.trouble(service, host, *number, trouble);
+        let at = weir_sys::clock::monotonic();
+        let (event, verb) = told(due.begins);
+        let but = done.map_or_else(|error| format!(", but {error}"), |()| String::new());
+        self.fault_event(due, host, at, event, &format!("{verb}{but}"));
     }
 
     /// The same for processes of services: those of a role, or all on the host. True if there were some.
@@ -236,11 +241,11 @@ impl Watch<'_> {
     /// Takes daemons out of service, or puts them back.
     fn drain(&mut self, due: &Due, host: &str, out: bool) {
         let daemons = self.up.daemons_of(due.host, due.whose.daemons());
-        let told: Vec<_> = daemons.filter_map(|daemon| daemon.drain(out)).collect();
-        let (event, verb) = if out { ("fault-start", "begins") } else { ("fault-end", "ends") };
-        let but = match told.iter().find_map(|told| told.as_ref().err()) {
+        let answers: Vec<_> = daemons.filter_map(|daemon| daemon.drain(out)).collect();
+        let (event, verb) = told(out);
+        let but = match answers.iter().find_map(|answer| answer.as_ref().err()) {
             Some(error) => format!(", but {error}"),
-            None if told.is_empty() => ", but nobody sends clients to it".to_owned(),
+            None if answers.is_empty() => ", but nobody sends clients to it".to_owned(),
             None => String::new(),
         };
         let verb = format!("{verb}{but}");
@@ -409,6 +414,11 @@ impl Watch<'_> {
             data,
         });
     }
+}
+
+/// The event of a fault that begins or ends, and how it is said.
+fn told(begins: bool) -> (&'static str, &'static str) {
+    if begins { ("fault-start", "begins") } else { ("fault-end", "ends") }
 }
 
 fn fault_text(due: &Due, host: &str, verb: &str) -> String {

@@ -320,8 +320,8 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
     let told = timeline.lines().filter(|line| line.contains("fault emptied on store-1: nobody new for 60s"));
     assert_eq!(told.filter(|line| !line.contains(", but")).count(), 1, "{timeline}");
     for (on, says) in [
-        ("host.store-1", "cannot be drained, servers of a service can"),
-        ("service.files.manager", "no manager of xrootd can be drained"),
+        ("host.store-1", "cannot have `drain`, servers of a service can"),
+        ("service.files.manager", "no manager of xrootd can have `drain`"),
     ] {
         let wrong = format!("{DOWNTIME}{LAB}").replacen("service.files.server.store-1", on, 1);
         let refused = Scenario::new(&wrong).run(&[]);

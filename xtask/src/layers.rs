@@ -19,7 +19,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("storage", &["core", "seams", "sys", "transport"]),
     ("service", &["core", "sys", "telemetry"]),
     // Disks under services: mechanism, and a pure model.
-    ("disk", &["sys"]),
+    ("disk", &["core", "sys"]),
     // What the guide shows of a capability.
     ("guide", &["core", "seams", "sys"]),
     // Evidence.

@@ -5,6 +5,7 @@
 //! killed coordinator leaves no load behind.
 
 pub mod clock;
+mod faults;
 pub mod fleet;
 mod inputs;
 pub mod job;
@@ -17,5 +18,6 @@ pub mod step;
 mod tests;
 
 pub use clock::ClockMap;
+pub use faults::FAULTS;
 pub use fleet::{AgentLost, Event, Fleet};
 pub use message::{FromAgent, PROTOCOL, ToAgent};

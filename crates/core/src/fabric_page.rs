@@ -5,6 +5,7 @@
 //! words, its lateness by count and by time, then one block a directed link in the order of `topology::DirectedLink`.
 
 use crate::behind::BUCKETS;
+use serde::{Deserialize, Serialize};
 
 /// `weirfab4` in ASCII.
 pub const MAGIC: u64 = 0x3462_6166_7269_6577;
@@ -37,43 +38,101 @@ pub mod header {
     pub const LOOKED_NS: usize = 11;
 }
 
-/// Words of a link's block. Counts are cumulative, in segments (packets on the wire) and IP bytes.
-pub mod link {
-    pub const PACKETS_IN: usize = 0;
-    pub const BYTES_IN: usize = 1;
-    /// Left the serialiser onto the wire.
-    pub const PACKETS_SENT: usize = 2;
-    pub const BYTES_SENT: usize = 3;
+/// Declares the counters of a directed link, once for all who know them: the fields that the fabric counts in, their words in the page,
+/// and the series that samplers keep of them.
+macro_rules! link_counters {
+    ($($(#[$doc:meta])* $field:ident at $word:ident $(kept as $series:expr)?;)*) => {
+        /// Counters of a directed link, in segments (packets on the wire) and IP bytes; they only grow, but for what waits now.
+        ///
+        /// `packets_in` = `packets_sent` + `queue_packets` + what is in the serialiser + what was dropped, except that `packets_sent`
+        /// includes what the wire lost after it was sent: `dropped_loss`, `dropped_burst_loss` and `dropped_rule`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct LinkCounters {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl LinkCounters {
+            /// The link's block of the page.
+            pub fn words(&self) -> [u64; LINK_WORDS] {
+                let mut words = [0; LINK_WORDS];
+                $(words[link::$word] = self.$field;)*
+                words
+            }
+        }
+
+        /// Words of a link's block.
+        pub mod link {
+            #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "they are named as the words are")]
+            enum Place {
+                $($word,)*
+                Count,
+            }
+            $($(#[$doc])* pub const $word: usize = Place::$word as usize;)*
+            const _: () = assert!(Place::Count as usize <= super::LINK_WORDS, "a link's block is too small");
+        }
+
+        /// The words of a link that are kept as series.
+        pub const LINK_SERIES: &[LinkSeries] = &[$($(LinkSeries { word: link::$word, ..$series },)?)*];
+    };
+}
+
+/// A word of a link that is kept as a series.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkSeries {
+    pub word: usize,
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// It only grows.
+    pub is_cumulative: bool,
+    /// Kept only once it is more than 0: most links have none of it, and most of the memory would hold zeros.
+    pub is_rare: bool,
+}
+
+impl LinkSeries {
+    const fn new(name: &'static str, unit: &'static str) -> LinkSeries {
+        LinkSeries { word: 0, name, unit, is_cumulative: true, is_rare: false }
+    }
+    const fn rare(name: &'static str, unit: &'static str) -> LinkSeries {
+        LinkSeries { is_rare: true, ..LinkSeries::new(name, unit) }
+    }
+}
+
+link_counters! {
+    packets_in at PACKETS_IN;
+    bytes_in at BYTES_IN;
+    /// Left the serialiser onto the wire, those lost there included.
+    packets_sent at PACKETS_SENT kept as LinkSeries::new("port.sent_packets", "packets");
+    bytes_sent at BYTES_SENT;
     /// Bytes sent, framing included.
-    pub const WIRE_BYTES_SENT: usize = 4;
-    pub const DROPPED_QUEUE: usize = 5;
-    pub const DROPPED_LOSS: usize = 6;
-    pub const DROPPED_OUTAGE: usize = 7;
+    wire_bytes_sent at WIRE_BYTES_SENT kept as LinkSeries::new("port.wire_bytes", "B");
+    dropped_queue at DROPPED_QUEUE kept as LinkSeries::new("port.dropped_queue_packets", "packets");
+    dropped_loss at DROPPED_LOSS kept as LinkSeries::new("port.dropped_loss_packets", "packets");
+    dropped_outage at DROPPED_OUTAGE kept as LinkSeries::new("port.dropped_outage_packets", "packets");
     /// Larger than the link's MTU.
-    pub const DROPPED_MTU: usize = 8;
-    /// IP bytes waiting now, and the most that waited since the reader last looked is not kept: samples are.
-    pub const QUEUE_BYTES: usize = 9;
-    pub const QUEUE_PACKETS: usize = 10;
-    /// The most bytes that ever waited.
-    pub const QUEUE_BYTES_MAX: usize = 11;
-    /// Time the serialiser was busy, ns, in the model's time.
-    pub const BUSY_NS: usize = 12;
-    /// Hop limit ended at the router that the link leaves.
-    pub const DROPPED_HOP_LIMIT: usize = 13;
+    dropped_mtu at DROPPED_MTU kept as LinkSeries::rare("port.dropped_mtu_packets", "packets");
+    /// IP bytes waiting now.
+    queue_bytes at QUEUE_BYTES kept as LinkSeries { is_cumulative: false, ..LinkSeries::new("port.queue_bytes", "B") };
+    queue_packets at QUEUE_PACKETS;
+    /// The most IP bytes that ever waited.
+    queue_bytes_max at QUEUE_BYTES_MAX;
+    /// Time the serialiser was busy with packets that have left it, ns, in the model's time.
+    busy_ns at BUSY_NS;
+    /// The hop limit ended at the router that the link leaves.
+    dropped_hop_limit at DROPPED_HOP_LIMIT kept as LinkSeries::rare("port.dropped_hop_limit_packets", "packets");
     /// The buffer shared by the stage's ports was full.
-    pub const DROPPED_BUFFER: usize = 14;
+    dropped_buffer at DROPPED_BUFFER kept as LinkSeries::rare("port.dropped_buffer_packets", "packets");
     /// By RED or CoDel.
-    pub const DROPPED_EARLY: usize = 15;
+    dropped_early at DROPPED_EARLY kept as LinkSeries::rare("port.dropped_early_packets", "packets");
     /// Lost on the wire in a burst.
-    pub const DROPPED_BURST_LOSS: usize = 16;
+    dropped_burst_loss at DROPPED_BURST_LOSS kept as LinkSeries::rare("port.dropped_burst_loss_packets", "packets");
     /// Lost on the wire to a rule of a fault.
-    pub const DROPPED_RULE: usize = 17;
+    dropped_rule at DROPPED_RULE kept as LinkSeries::rare("port.dropped_rule_packets", "packets");
     /// Had a bit inverted on the wire.
-    pub const CORRUPTED: usize = 18;
-    /// Arrived after a segment that was sent later.
-    pub const REORDERED: usize = 19;
+    corrupted at CORRUPTED kept as LinkSeries::rare("port.corrupted_packets", "packets");
+    /// Arrived after a segment that was sent later (RFC 4737, section 3).
+    reordered at REORDERED kept as LinkSeries::rare("port.reordered_packets", "packets");
     /// How often a packet left the serialiser and none waited to be next. While it stands still, packets wait all the time.
-    pub const RAN_EMPTY: usize = 20;
+    ran_empty at RAN_EMPTY kept as LinkSeries::rare("port.ran_empty", "times");
 }
 
 /// First word of the lateness histogram.

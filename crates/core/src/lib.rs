@@ -6,6 +6,7 @@ pub mod chunk;
 pub mod evidence;
 pub mod fabric_page;
 pub mod failure;
+pub mod fault;
 pub mod hosts;
 pub mod judge;
 pub mod metric;

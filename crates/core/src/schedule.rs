@@ -31,6 +31,35 @@ pub enum Set {
     Rule { number: u32, rule: Option<Box<Rule>> },
 }
 
+impl Set {
+    /// Settings of one slot replace each other; rules have one each.
+    pub fn slot(&self) -> u32 {
+        match self {
+            Set::Outage(_) => 0,
+            Set::Rate(_) => 1,
+            Set::DelayAdd(_) => 2,
+            Set::Loss(_) => 3,
+            Set::Corrupt(_) => 4,
+            Set::Rule { number, .. } => RULES_FROM.saturating_add(*number),
+        }
+    }
+
+    /// What ends it: the link is its own again.
+    pub fn undone(&self) -> Set {
+        match self {
+            Set::Outage(_) => Set::Outage(false),
+            Set::Rate(_) => Set::Rate(None),
+            Set::DelayAdd(_) => Set::DelayAdd(0),
+            Set::Loss(_) => Set::Loss(None),
+            Set::Corrupt(_) => Set::Corrupt(None),
+            Set::Rule { number, .. } => Set::Rule { number: *number, rule: None },
+        }
+    }
+}
+
+/// Slots of rules come after those of the whole-link settings.
+const RULES_FROM: u32 = 5;
+
 /// An effect on some of a link's packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {

@@ -4,7 +4,7 @@
 mod address;
 mod routes;
 
-use crate::units::{BitsPerSecond, Bytes};
+use crate::units::{BitsPerSecond, Bytes, human, share};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -198,6 +198,20 @@ pub struct Impairments {
     /// Probability that one bit of a packet is inverted.
     pub corrupt: f64,
     pub reorder: Option<Reorder>,
+}
+
+impl Impairments {
+    /// Each that there is in a few words, for pictures of a network.
+    pub fn words(&self) -> Vec<String> {
+        let time = |ns: u64| human(ns as f64 / 1e9, "s");
+        let bursts = self.burst_loss.map(|bursts| format!("bursty loss {}", share(bursts.bad * bursts.loss)));
+        let jitter = self.jitter.map(|jitter| {
+            format!("jitter ≤ {}{}", time(jitter.by_ns), if jitter.reorder { ", out of order" } else { "" })
+        });
+        let late = self.reorder.map(|late| format!("{} later by {}", share(late.share), time(late.by_ns)));
+        let corrupt = (self.corrupt > 0.0).then(|| format!("corrupts {}", share(self.corrupt)));
+        [bursts, jitter, late, corrupt].into_iter().flatten().collect()
+    }
 }
 
 /// Delay added to each packet, drawn anew.

@@ -200,6 +200,14 @@ fn engineering(value: f64, units: &[(&str, f64)], digits: usize) -> String {
     format!("{text} {name}")
 }
 
+/// A share or a probability for people: `3 %`, `20 ppm`.
+pub fn share(ratio: f64) -> String {
+    match ratio {
+        small if small > 0.0 && small < 1e-3 => format!("{} ppm", human(small * 1e6, "1")),
+        other => format!("{} %", human(other * 100.0, "1")),
+    }
+}
+
 /// A measured value for people: `941.3 Mbit/s`, `16.2 ms`, `3.1 %`. `unit` is a metric's unit (`bit/s`, `s`, `B`,
 /// `1`, or a counted noun), four significant digits.
 pub fn human(value: f64, unit: &str) -> String {

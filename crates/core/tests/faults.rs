@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use std::time::Duration;
-use weir_core::scenario::{Affected, Fault, FaultAction, FaultPart};
-use weir_core::schedule::{Match, Protocol};
+use weir_core::fault::Act;
+use weir_core::scenario::{Affected, Fault, FaultPart};
+use weir_core::schedule::{Effect, Match, Protocol};
 
 const BASE: &str = r#"[scenario]
 name = "s"
@@ -72,8 +73,12 @@ fn a_phase_for_each_sender_makes_a_part_for_each_group() {
         affected: Affected::Packets(Match { from: from.to_vec(), ..Match::default() }),
     };
     assert_eq!(fault.parts, [part(0, &[0, 2]), part(17, &[1])], "a-2 is named by the match alone");
-    let (by, duration) = (Duration::from_millis(2), Duration::from_millis(3));
-    assert_eq!(fault.action, FaultAction::DelaySome { share: 0.5, by, duration });
+    let late = Effect::DelaySome { share: 0.5, by_ns: 2_000_000 };
+    assert_eq!(fault.act, Act::Link { whole: None, packets: Some(late) });
+    assert_eq!(
+        (fault.duration, fault.sentence.as_str()),
+        (Some(Duration::from_millis(3)), "50 % of the packets 2ms later for 3ms")
+    );
     assert_eq!((fault.at, fault.every, fault.on), (seconds(5), Some(seconds(61)), vec![10]));
     let all = self::fault(&swap("match = { from = \"a-*\" }\n", ""));
     assert_eq!(all.parts, [part(0, &[0, 2, 3, 4]), part(17, &[1])], "without a match every host sends");
@@ -141,14 +146,14 @@ fn processes_are_paused_and_killed_on_hosts() {
     let of = |on: &str, action: &str| {
         fault(&format!("[[fault]]\nname = \"f\"\non = \"{on}\"\ndo = {{ {action} }}\n"))
     };
-    let processes = |fault: Fault| (fault.on, fault.parts[0].affected.clone(), fault.action);
-    let pause = FaultAction::Pause { duration: seconds(1) };
+    let processes = |fault: Fault| (fault.on, fault.parts[0].affected.clone(), (fault.act, fault.duration));
+    let pause = (Act::Stop, Some(seconds(1)));
     assert_eq!(
         processes(of("host.a-1", "pause = { for = \"1s\" }")),
         (vec![], Affected::Processes(vec![1]), pause)
     );
     let all = Affected::Processes(vec![3, 4]);
-    assert_eq!(processes(of("site.b", "kill = {}")), (vec![], all, FaultAction::Kill { returns: None }));
+    assert_eq!(processes(of("site.b", "kill = {}")), (vec![], all, (Act::Kill, None)));
     let refuse = |on: &str, more: &str, message: &str| {
         refused(
             &format!("[[fault]]\nname = \"f\"\non = \"{on}\"\n{more}do = {{ kill = {{}} }}\n"),

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::time::Duration;
-use weir_core::scenario::{NoSystems, Overrides, StepStart, load};
+use weir_core::scenario::{Overrides, StepStart, load};
 use weir_core::topology::Access;
 
 const LAB: &str = r#"[scenario]
@@ -366,7 +366,7 @@ fn the_short_form_comes_before_each_set_and_both_before_trials_and_seed() {
         seed,
     };
     let of =
-        |trials, seed| load(&text, "test.toml", &overrides(trials, seed), &workloads(), &NoSystems).unwrap();
+        |trials, seed| load(&text, "test.toml", &overrides(trials, seed), language(&workloads())).unwrap();
     let plan = of(None, None);
     let values = &plan.configurations[0].steps[0].values;
     assert_eq!(values.duration("duration"), Some(Duration::from_secs(5)));

@@ -3,7 +3,7 @@
 mod common;
 
 use weir_core::param::{Member, MemberSchema, Seam};
-use weir_core::scenario::{NoSystems, Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
+use weir_core::scenario::{Language, Overrides, Plan, ScenarioErrors, WorkloadSchema, load};
 use weir_core::{Kind, Param, Value};
 
 static SEAM: Seam = Seam {
@@ -30,7 +30,12 @@ fn try_plan(step: &str, rest: &str, sets: &[&str]) -> Result<Plan, ScenarioError
          workload = \"deal\"\nfrom = \"pi-0\"\nto = \"pi-1\"\nduration = \"5s\"\n{step}\n{rest}"
     );
     let sets = sets.iter().map(|set| (*set).to_owned()).collect();
-    load(&text, "members.toml", &Overrides { sets, ..Overrides::default() }, &workloads, &NoSystems)
+    load(
+        &text,
+        "members.toml",
+        &Overrides { sets, ..Overrides::default() },
+        Language { workloads: &workloads, ..Language::NONE },
+    )
 }
 
 #[track_caller]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use weir_core::scenario::{NoSystems, Overrides, Plan, RoleKey, ScenarioErrors, WorkloadSchema, load};
+use weir_core::scenario::{Language, Overrides, Plan, RoleKey, ScenarioErrors, WorkloadSchema, load};
 use weir_core::{Kind, Param, Value};
 
 static PARAMS: &[Param] = &[
@@ -33,7 +33,7 @@ fn load_of(text: &str) -> Result<Plan, ScenarioErrors> {
     let mut workloads = common::workloads();
     let stream = workloads[1];
     workloads.insert(0, WorkloadSchema { name: "gather", params: PARAMS, roles: ROLES, ..stream });
-    load(text, "roles.toml", &Overrides::default(), &workloads, &NoSystems)
+    load(text, "roles.toml", &Overrides::default(), Language { workloads: &workloads, ..Language::NONE })
 }
 
 fn step(keys: &str) -> String {
@@ -78,8 +78,13 @@ fn a_workload_of_one_role_pairs_nobody_and_is_a_step_like_any_other() {
     let text = format!(
         "{LAB}[[step]]\nname = \"read\"\nworkload = \"read\"\nduration = \"5s\"\nsources = \"pi-[2-3]\"\n"
     );
-    let plan = load(&text, "roles.toml", &Overrides::default(), &workloads, &NoSystems)
-        .unwrap_or_else(|errors| panic!("{errors}"));
+    let plan = load(
+        &text,
+        "roles.toml",
+        &Overrides::default(),
+        Language { workloads: &workloads, ..Language::NONE },
+    )
+    .unwrap_or_else(|errors| panic!("{errors}"));
     let step = &plan.configurations[0].steps[0];
     assert_eq!((step.pairs.as_slice(), step.roles.as_slice()), (&[][..], &[("sources", vec![2, 3])][..]));
     let shape = step.shape(&step.pairs, std::time::Duration::ZERO);

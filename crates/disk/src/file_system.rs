@@ -13,7 +13,6 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
     XattrFlags,
 };
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -27,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_core::fault::DiskTrouble;
 use weir_sys::shared_memory::Page;
 
 /// Everything that changes goes through us, so the kernel may believe for a while what it was told.
@@ -37,31 +37,12 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Blocks of `statfs`.
 const BLOCK_BYTES: u32 = 4096;
 
-/// What is wrong with a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trouble {
-    /// Everything takes so much longer.
-    pub slow: f64,
-    /// Share of reads and writes that fail, evenly spread, and with which error.
-    pub error_ratio: f64,
-    pub error_code: i32,
-    pub is_full: bool,
-    /// Reads and writes are answered when it is over.
-    pub is_stuck: bool,
-}
-
-impl Default for Trouble {
-    fn default() -> Trouble {
-        Trouble { slow: 1.0, error_ratio: 0.0, error_code: 5, is_full: false, is_stuck: false }
-    }
-}
-
 /// The disk behind one or several mounts.
 pub struct Behind {
     settings: Settings,
     disk: Mutex<Disk>,
     array: Arc<Mutex<Array>>,
-    trouble: Mutex<(Trouble, f64)>,
+    trouble: Mutex<(DiskTrouble, f64)>,
     held: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     used_bytes: Mutex<u64>,
     since: Instant,
@@ -98,7 +79,7 @@ impl Behind {
         lock(&self.array).forget();
     }
 
-    pub fn set_trouble(&self, trouble: Trouble) {
+    pub fn set_trouble(&self, trouble: DiskTrouble) {
         *lock(&self.trouble) = (trouble, 0.0);
         lock(&self.disk).slow = trouble.slow;
         if !trouble.is_stuck {

@@ -2,12 +2,13 @@
 //! process of file systems in user space is the shell around it. Its rules are numbered in docs/specs/disk.md.
 
 mod due;
+mod faults;
 mod file_system;
 mod inodes;
 pub mod model;
 pub mod process;
 
-pub use file_system::Trouble;
+pub use faults::FAULTS;
 pub use process::{DiskProcess, Mounted, WORDS};
 
 /// Not a command for people: the process of a lab's disks, started by weir itself. Returns the exit status where `subcommand` is it.

@@ -1,7 +1,7 @@
 //! The process behind the hidden subcommand `disk-process`: all disks of a lab, each a file system mounted in its host's view.
 
 use crate::due::Due;
-use crate::file_system::{Behind, Cached, DiskFiles, Trouble};
+use crate::file_system::{Behind, Cached, DiskFiles};
 use crate::model::{Array, Settings};
 use fuser::{Config, Session, SessionACL};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+use weir_core::fault::DiskTrouble;
 use weir_sys::epoll::readable_within;
 use weir_sys::holder::Holder;
 use weir_sys::process::{Child, ErrorsTo, Spawn, describe, take_inherited};
@@ -54,7 +55,7 @@ struct DiskSetup {
 #[derive(Serialize, Deserialize)]
 enum Command {
     Forget,
-    Trouble { disk: usize, trouble: Trouble },
+    Trouble { disk: usize, trouble: DiskTrouble },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -118,7 +119,7 @@ impl DiskProcess {
         }
     }
 
-    pub fn set_trouble(&mut self, disk: usize, trouble: Trouble) -> Result<(), String> {
+    pub fn set_trouble(&mut self, disk: usize, trouble: DiskTrouble) -> Result<(), String> {
         self.ask(&Command::Trouble { disk, trouble })
     }
 

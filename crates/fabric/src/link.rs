@@ -3,7 +3,7 @@
 use crate::action::{Action, DropReason};
 use crate::calendar::{NEVER, arrival_key, departure_key};
 use crate::chance::{self, Chance};
-use crate::counters::{LinkCounters, Totals};
+use crate::counters::{LinkCounters, Totals, dropped_mut};
 use crate::flight::Flight;
 use crate::hazards::{Fate, Hazards};
 use crate::packet::Packet;
@@ -362,7 +362,7 @@ impl Link {
 
     fn count_dropped(&mut self, packet: Packet, reason: DropReason, now_ns: u64, out: &mut Out) {
         let count = u64::from(packet.count);
-        if let Some(counter) = self.counters.dropped_mut(reason) {
+        if let Some(counter) = dropped_mut(&mut self.counters, reason) {
             *counter += count;
         }
         out.totals.dropped += count;

@@ -4,6 +4,7 @@
 mod bring_up;
 mod daemon;
 mod error;
+mod faults;
 mod library;
 mod recipe;
 mod running;
@@ -12,6 +13,7 @@ mod template;
 pub use bring_up::{Fill, Folder, Ground, Prepared, Setting, prepare};
 pub use daemon::Daemon;
 pub use error::ServiceError;
+pub use faults::FAULTS;
 pub use library::{Builtin, Library};
 pub use recipe::Recipe;
 pub use running::Running;

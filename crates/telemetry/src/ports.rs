@@ -1,32 +1,9 @@
 //! Counters of the fabric's directed links, read from its shared page.
 
 use weir_core::Instant;
-use weir_core::fabric_page::{self, header, link};
+use weir_core::fabric_page::{self, LINK_SERIES, LinkSeries, header};
 use weir_core::record::Series;
 use weir_seams::sampler::{Sampler, SeriesView};
-
-/// Words of a link that are kept as series, with the series' name, unit and whether it only grows.
-const KEPT: &[(usize, &str, &str, bool)] = &[
-    (link::WIRE_BYTES_SENT, "port.wire_bytes", "B", true),
-    (link::QUEUE_BYTES, "port.queue_bytes", "B", false),
-    (link::DROPPED_QUEUE, "port.dropped_queue_packets", "packets", true),
-    (link::DROPPED_LOSS, "port.dropped_loss_packets", "packets", true),
-    (link::DROPPED_OUTAGE, "port.dropped_outage_packets", "packets", true),
-    (link::PACKETS_SENT, "port.sent_packets", "packets", true),
-    (link::DROPPED_MTU, "port.dropped_mtu_packets", "packets", true),
-    (link::DROPPED_HOP_LIMIT, "port.dropped_hop_limit_packets", "packets", true),
-    (link::DROPPED_BUFFER, "port.dropped_buffer_packets", "packets", true),
-    (link::DROPPED_EARLY, "port.dropped_early_packets", "packets", true),
-    (link::DROPPED_BURST_LOSS, "port.dropped_burst_loss_packets", "packets", true),
-    (link::DROPPED_RULE, "port.dropped_rule_packets", "packets", true),
-    (link::CORRUPTED, "port.corrupted_packets", "packets", true),
-    (link::REORDERED, "port.reordered_packets", "packets", true),
-    (link::RAN_EMPTY, "port.ran_empty", "times", true),
-];
-
-/// So many of them are kept whatever they say; of the others only those that are ever more than 0, because most links have
-/// none of them and most of the memory would hold zeros.
-const ALWAYS_KEPT: usize = 6;
 
 /// Reads one word of the page.
 pub type ReadWord = Box<dyn Fn(usize) -> u64 + Send>;
@@ -44,7 +21,7 @@ pub struct PortSampler {
 impl PortSampler {
     /// `names`: the directed links in the page's order.
     pub fn new(read: ReadWord, names: Vec<String>) -> Self {
-        let values = vec![vec![Vec::new(); KEPT.len()]; names.len()];
+        let values = vec![vec![Vec::new(); LINK_SERIES.len()]; names.len()];
         PortSampler { read, names, t_ns: Vec::new(), looked: Vec::new(), values }
     }
 }
@@ -55,9 +32,9 @@ impl Sampler for PortSampler {
         self.looked.push((self.read)(header::LOOKED_NS) as f64 / 1e9);
         for (index, words) in self.values.iter_mut().enumerate() {
             let start = fabric_page::link_start(index);
-            for (place, ((word, ..), values)) in KEPT.iter().zip(words).enumerate() {
-                let value = (self.read)(start + word);
-                if place >= ALWAYS_KEPT && values.is_empty() {
+            for (kept, values) in LINK_SERIES.iter().zip(words) {
+                let value = (self.read)(start + kept.word);
+                if kept.is_rare && values.is_empty() {
                     if value == 0 {
                         continue;
                     }
@@ -71,9 +48,10 @@ impl Sampler for PortSampler {
     fn show(&self, to: &mut dyn FnMut(SeriesView<'_>)) {
         let t_ns = &self.t_ns[..];
         for (entity, words) in self.names.iter().zip(&self.values) {
-            for (place, ((_, name, unit, cumulative), value)) in KEPT.iter().zip(words).enumerate() {
-                if place < ALWAYS_KEPT || !value.is_empty() {
-                    to(SeriesView { entity, name, unit, cumulative: *cumulative, t_ns, value });
+            for (kept, value) in LINK_SERIES.iter().zip(words) {
+                let LinkSeries { name, unit, is_cumulative: cumulative, .. } = *kept;
+                if !kept.is_rare || !value.is_empty() {
+                    to(SeriesView { entity, name, unit, cumulative, t_ns, value });
                 }
             }
         }
@@ -88,7 +66,7 @@ impl Sampler for PortSampler {
     }
 
     fn take(&mut self) -> Vec<Series> {
-        let mut all = Vec::with_capacity(self.names.len() * KEPT.len() + 1);
+        let mut all = Vec::with_capacity(self.names.len() * LINK_SERIES.len() + 1);
         self.show(&mut |series| all.push(series.to_owned()));
         self.t_ns.clear();
         self.looked.clear();
@@ -100,6 +78,7 @@ impl Sampler for PortSampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_core::fabric_page::link;
 
     #[test]
     fn each_links_words_end_in_that_links_series() {
@@ -130,7 +109,8 @@ mod tests {
             sampler.sample(Instant::from_ns(t_ns));
         }
         let series = sampler.take();
-        assert_eq!(series.len(), 2 * ALWAYS_KEPT + 1 + 1);
+        let always = LINK_SERIES.iter().filter(|kept| !kept.is_rare).count();
+        assert_eq!(series.len(), 2 * always + 1 + 1);
         let rare = series.iter().find(|it| it.name == "port.reordered_packets").unwrap();
         assert_eq!((rare.entity.as_str(), rare.value.as_slice()), ("b", [0.0, 0.0, 7.0, 7.0].as_slice()));
         assert_eq!(rare.t_ns, [1, 2, 3, 4]);

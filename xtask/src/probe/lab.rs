@@ -5,7 +5,7 @@ use super::pair::{End, Pair};
 use std::path::Path;
 use std::time::Duration;
 use weir_core::fabric_page::{HEADER_WORDS, LATENESS_BUCKETS, header, lateness_quantile_ns, link_start};
-use weir_core::scenario::{self, NoSystems, Overrides};
+use weir_core::scenario::{self, Language, Overrides};
 use weir_core::schedule::Change;
 use weir_core::topology::{DirectedLink, Topology};
 use weir_lab::capture::{Epoch, Request};
@@ -68,7 +68,7 @@ impl TestLab {
         seed: u64,
         change: impl FnOnce(&mut Topology),
     ) -> Result<TestLab, String> {
-        let plan = scenario::load(text, "lab", &Overrides::default(), &[], &NoSystems)
+        let plan = scenario::load(text, "lab", &Overrides::default(), Language::NONE)
             .map_err(|problems| format!("{problems}\n{text}"))?;
         let configuration = plan.configurations.into_iter().next().ok_or("the text describes no lab")?;
         let mut topology = configuration.topology;

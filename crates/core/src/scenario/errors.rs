@@ -1,7 +1,6 @@
 //! Everything found wrong with a scenario, each with its place, rendered with the line and carets under it.
 
-use super::plan::{Systems, WorkloadSchema};
-use super::service::NoSystems;
+use super::plan::Language;
 use crate::text;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::cell::RefCell;
@@ -66,7 +65,7 @@ pub struct ScenarioErrors {
 impl ScenarioErrors {
     /// One problem with the file as a whole, such as that it cannot be read.
     pub fn of_file(file: &str, message: impl Into<String>, help: Option<String>) -> Self {
-        let problems = Problems::new(file, "", &[], &NoSystems);
+        let problems = Problems::new(file, "", Language::NONE);
         problems.add_helped(Place::default(), message, help);
         problems.into_errors()
     }
@@ -154,10 +153,7 @@ fn floor_char(text: &str, index: usize) -> usize {
 pub(super) struct Problems<'a> {
     sources: RefCell<Vec<Source>>,
     found: RefCell<Found>,
-    /// Whose keys may stand in the wrong place.
-    pub workloads: Vec<WorkloadSchema>,
-    /// Whose services the scenario may have.
-    pub systems: &'a dyn Systems,
+    pub language: Language<'a>,
 }
 
 #[derive(Debug, Default)]
@@ -171,15 +167,9 @@ struct Found {
 }
 
 impl<'a> Problems<'a> {
-    pub fn new(
-        file: &str,
-        text: &str,
-        workloads: &[WorkloadSchema],
-        systems: &'a dyn Systems,
-    ) -> Problems<'a> {
+    pub fn new(file: &str, text: &str, language: Language<'a>) -> Problems<'a> {
         let file = Source { name: file.to_owned(), text: text.to_owned() };
-        let workloads = workloads.to_vec();
-        Problems { sources: RefCell::new(vec![file]), found: RefCell::default(), workloads, systems }
+        Problems { sources: RefCell::new(vec![file]), found: RefCell::default(), language }
     }
     /// Makes a further text known; its places carry the number returned.
     pub fn add_source(&self, name: String, text: &str) -> usize {

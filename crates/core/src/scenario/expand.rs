@@ -3,7 +3,6 @@
 use super::errors::{Place, Problems};
 use super::overrides::dimension_name;
 use super::path::{self, Speaker};
-use super::plan::WorkloadSchema;
 use super::reader::{Context, Hop, Reader, check_name, data_of, read_value};
 use super::schema;
 use super::tree::{Data, Node, Table};
@@ -78,17 +77,15 @@ impl Dimension {
 pub(super) fn expand(
     root: &Table,
     chosen: Option<&[(String, Place)]>,
-    workloads: &[WorkloadSchema],
     metrics: &[Metric],
     problems: &Problems<'_>,
 ) -> Expansion {
-    let mut expansion =
-        Expansion { dimensions: dimensions(root, workloads, problems), ..Expansion::default() };
+    let mut expansion = Expansion { dimensions: dimensions(root, problems), ..Expansion::default() };
     for dimension in &expansion.dimensions {
         expansion.params.insert(dimension.name.clone(), dimension.param);
     }
     let mut cases = cases(root, metrics, problems);
-    name_case_parameters(root, &mut cases, &mut expansion, workloads, problems);
+    name_case_parameters(root, &mut cases, &mut expansion, problems);
     expansion.all_cases = cases.iter().map(|case| case.name.clone()).collect();
     if let Some(chosen) = chosen {
         for (name, at) in chosen {
@@ -111,7 +108,7 @@ pub(super) fn expand(
     expansion
 }
 
-fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems<'_>) -> Vec<Dimension> {
+fn dimensions(root: &Table, problems: &Problems<'_>) -> Vec<Dimension> {
     let Some(node) = root.get("sweep") else { return Vec::new() };
     let Data::Table(sweep) = &node.data else {
         problems.add(node.at, format!("`sweep`: expected a table [sweep], found {}", node.what()));
@@ -157,7 +154,7 @@ fn dimensions(root: &Table, workloads: &[WorkloadSchema], problems: &Problems<'_
             );
             continue;
         }
-        let Some(target) = path::find(root, &path, at, Speaker::Configuration, workloads, problems) else {
+        let Some(target) = path::find(root, &path, at, Speaker::Configuration, problems) else {
             continue;
         };
         path::check_replaced(root, &target, problems);
@@ -315,7 +312,6 @@ fn name_case_parameters(
     root: &Table,
     cases: &mut [Case],
     expansion: &mut Expansion,
-    workloads: &[WorkloadSchema],
     problems: &Problems<'_>,
 ) {
     let mut paths_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -334,8 +330,7 @@ fn name_case_parameters(
             case.lists.extend(list.map(|list| (dimension.to_owned(), list)));
         }
         for (path, at, node) in &case.sets {
-            let Some(target) = path::find(root, path, *at, Speaker::Configuration, workloads, problems)
-            else {
+            let Some(target) = path::find(root, path, *at, Speaker::Configuration, problems) else {
                 continue;
             };
             if let Some(dimension) = expansion.dimensions.iter().find(|dimension| dimension.path == *path) {

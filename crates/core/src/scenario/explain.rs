@@ -1,6 +1,6 @@
 //! `weir explain KEY`: what a key of the scenario language means, from the same declarations that read it.
 
-use super::plan::WorkloadSchema;
+use super::plan::Language;
 use super::reader::kind_text;
 use super::schema::{TABLES, TableSchema};
 use crate::param::{Kind, Param};
@@ -19,10 +19,10 @@ struct Found {
 
 /// Explains a key: `step.duration`, `lab.link.rtt`, `link.rtt` as paths have it, a bare `rtt` for every place that has
 /// one, or a table. Without a key, an overview. Errors: there is no such key; the text says which is nearest.
-pub fn explain(key: Option<&str>, workloads: &[WorkloadSchema]) -> Result<String, String> {
-    let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) else { return Ok(overview(workloads)) };
+pub fn explain(key: Option<&str>, language: &Language<'_>) -> Result<String, String> {
+    let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) else { return Ok(overview(language)) };
     let asked: String = key.chars().filter(|letter| !matches!(letter, '[' | ']' | ' ')).collect();
-    let all = everything(workloads);
+    let all = everything(language);
     let table = TABLES.iter().find(|table| table.name == asked || short_name(table.name) == asked);
     let suffix = format!(".{asked}");
     let mut found: Vec<&Found> =
@@ -42,7 +42,7 @@ pub fn explain(key: Option<&str>, workloads: &[WorkloadSchema]) -> Result<String
     }
     let mut out = String::new();
     if let Some(table) = table {
-        write_table(&mut out, table, workloads);
+        write_table(&mut out, table, language);
     }
     for found in found {
         if !out.is_empty() {
@@ -57,11 +57,11 @@ pub fn explain(key: Option<&str>, workloads: &[WorkloadSchema]) -> Result<String
 const HOMES_SHOWN: usize = 3;
 
 /// Where a key of this name may be written: within the table `near` first, then in the order of the language. `None`: nowhere.
-pub(super) fn homes(key: &str, near: &str, workloads: &[WorkloadSchema]) -> Option<String> {
+pub(super) fn homes(key: &str, near: &str, language: &Language<'_>) -> Option<String> {
     if let Some(table) = TABLES.iter().find(|table| table.name == key) {
         return Some(format!("the file itself, as {}", table.header));
     }
-    let all = everything(workloads);
+    let all = everything(language);
     let within = format!("{near}.");
     let (own, others): (Vec<&Found>, Vec<&Found>) =
         all.iter().filter(|found| found.param.name == key).partition(|found| found.path.starts_with(&within));
@@ -96,16 +96,24 @@ fn short_name(path: &str) -> &str {
     path.strip_prefix("lab.").unwrap_or(path)
 }
 
-fn everything(workloads: &[WorkloadSchema]) -> Vec<Found> {
+fn everything(language: &Language<'_>) -> Vec<Found> {
     let mut all = Vec::new();
     for table in TABLES {
-        collect(table.name, table.header, None, table.keys, &mut all);
+        collect(table.name, table.header, None, keys_of(table, language), &mut all);
     }
-    for schema in workloads.iter().filter(|schema| schema.is_workload()) {
+    for schema in language.workloads.iter().filter(|schema| schema.is_workload()) {
         let header = format!("[[step]] with workload = \"{}\"", schema.name);
         collect("step", &header, Some(schema.name), schema.params, &mut all);
     }
     all
+}
+
+/// The keys of a table, those with which others come from among them.
+fn keys_of(table: &TableSchema, language: &Language<'_>) -> &'static [Param] {
+    match table.name {
+        "fault" => language.faults.keys(),
+        _ => table.keys,
+    }
 }
 
 fn collect(
@@ -194,14 +202,14 @@ pub(super) fn range_text(param: &Param) -> Option<String> {
     })
 }
 
-fn write_table(out: &mut String, table: &TableSchema, workloads: &[WorkloadSchema]) {
+fn write_table(out: &mut String, table: &TableSchema, language: &Language<'_>) {
     let _ = writeln!(out, "{}", table.header);
     for line in wrapped(table.about, 76) {
         let _ = writeln!(out, "  {line}");
     }
-    write_keys(out, table.keys);
+    write_keys(out, keys_of(table, language));
     if table.name == "step" {
-        for schema in workloads.iter().filter(|schema| schema.is_workload()) {
+        for schema in language.workloads.iter().filter(|schema| schema.is_workload()) {
             let _ = writeln!(out, "  with workload = \"{}\": {}", schema.name, schema.about);
             write_keys(out, schema.params);
         }
@@ -217,7 +225,7 @@ fn write_keys(out: &mut String, keys: &[Param]) {
     }
 }
 
-fn overview(workloads: &[WorkloadSchema]) -> String {
+fn overview(language: &Language<'_>) -> String {
     let mut out =
         String::from("A scenario is a TOML file of these tables; `weir explain KEY` says more of each.\n");
     for table in TABLES {
@@ -230,7 +238,8 @@ fn overview(workloads: &[WorkloadSchema]) -> String {
             let _ = writeln!(out, "  {line}");
         }
         if table.name == "step" {
-            for schema in workloads.iter().filter(|schema| schema.is_workload() && !schema.params.is_empty())
+            for schema in
+                language.workloads.iter().filter(|schema| schema.is_workload() && !schema.params.is_empty())
             {
                 let names: Vec<&str> = schema.params.iter().map(|param| param.name).collect();
                 for line in wrapped(&format!("{}: {}", schema.name, names.join(", ")), 76) {
@@ -269,25 +278,32 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::FaultKinds;
+    use crate::fault::links::LINKS;
+    use crate::scenario::WorkloadSchema;
+    use std::sync::LazyLock;
 
     static OWN: &[Param] = &[Param::new("size", Kind::Size, "Payload.").default("64B")];
 
-    fn schemas() -> Vec<WorkloadSchema> {
-        vec![WorkloadSchema {
-            name: "latency",
-            about: "ping-pong",
-            params: OWN,
-            metrics: &[],
-            roles: crate::scenario::FROM_TO,
-            factors: &[],
-            fills_path: false,
-            refusal: |_, _, _| None,
-            opening: |_, _| super::super::plan::Opening { limit: std::time::Duration::ZERO, round_trips: 1 },
-        }]
+    static SCHEMAS: &[WorkloadSchema] = &[WorkloadSchema {
+        name: "latency",
+        about: "ping-pong",
+        params: OWN,
+        metrics: &[],
+        roles: crate::scenario::FROM_TO,
+        factors: &[],
+        fills_path: false,
+        refusal: |_, _, _| None,
+        opening: |_, _| super::super::plan::Opening { limit: std::time::Duration::ZERO, round_trips: 1 },
+    }];
+
+    fn language() -> Language<'static> {
+        static FAULTS: LazyLock<FaultKinds> = LazyLock::new(|| FaultKinds::join(&[LINKS]));
+        Language { workloads: SCHEMAS, faults: *FAULTS, ..Language::NONE }
     }
 
     fn of(key: &str) -> String {
-        explain(Some(key), &schemas()).unwrap()
+        explain(Some(key), &language()).unwrap()
     }
 
     #[test]
@@ -321,17 +337,17 @@ mod tests {
     #[test]
     fn an_unknown_key_is_answered_with_the_nearest_and_one_of_later_with_not_yet() {
         assert_eq!(
-            explain(Some("raet"), &schemas()).unwrap_err(),
+            explain(Some("raet"), &language()).unwrap_err(),
             "no key is called `raet`; did you mean `rate`?"
         );
-        assert!(explain(Some("step.durtion"), &schemas()).unwrap_err().contains("`step.duration`"));
-        assert!(explain(Some("criterion.fit.over"), &schemas()).unwrap().contains("[1, 10]"));
+        assert!(explain(Some("step.durtion"), &language()).unwrap_err().contains("`step.duration`"));
+        assert!(explain(Some("criterion.fit.over"), &language()).unwrap().contains("[1, 10]"));
     }
 
     #[test]
     fn everything_fits_80_columns() {
-        let mut texts = vec![explain(None, &schemas()).unwrap()];
-        texts.extend(everything(&schemas()).iter().map(|found| of(&found.path)));
+        let mut texts = vec![explain(None, &language()).unwrap()];
+        texts.extend(everything(&language()).iter().map(|found| of(&found.path)));
         texts.extend(TABLES.iter().map(|table| of(table.name)));
         for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 80, "{line}");

@@ -3,11 +3,13 @@
 use super::errors::Place;
 use super::glob::Glob;
 use super::lab::titled;
-use super::plan::{Affected, DiskTrouble, Fault, FaultAction, FaultPart, Role, Service, Step};
+use super::plan::{Affected, Fault, FaultPart, Role, Service, Step};
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Table, shortened};
+use crate::fault::{Act, FaultKind, FaultOn, duration_of};
 use crate::nearest::suggestion;
+use crate::param::{Param, Value, Values};
 use crate::schedule::{Match, Protocol};
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +58,8 @@ pub(super) fn faults(
         }
         let what = titled("[[fault]]", table.text("name"));
         let path = vec![Hop::Key("fault".to_owned()), Hop::Index(index)];
-        let reader = Reader::new(context, table, at, what, "fault", schema::FAULT, &[], path);
+        let reader =
+            Reader::new(context, table, at, what, "fault", problems.language.faults.keys(), &[], path);
         let Some(name) = reader.name("name") else { continue };
         if names.contains(&name) {
             problems.add(reader.place_of("name"), format!("two faults are called {name:?}"));
@@ -93,11 +96,11 @@ fn read_fault(
     let spread = reader.duration("spread").unwrap_or_default();
     let step = read_step(reader, topology, steps);
     let on_text = reader.text("on");
-    let action = read_action(reader);
-    if let (Some(every), Some(action)) = (every, &action)
-        && every <= action.duration() + spread
+    let done = read_do(reader);
+    let longest = done.as_ref().and_then(|(_, values)| duration_of(values)).unwrap_or_default() + spread;
+    if let (Some(every), Some(_)) = (every, &done)
+        && every <= longest
     {
-        let longest = action.duration() + spread;
         reader.problems().add_help(
             reader.place_of("every"),
             format!("`every` {every:?} is not longer than the fault itself with its `spread`, {longest:?}"),
@@ -105,33 +108,29 @@ fn read_fault(
         );
     }
     let matches = read_match(reader, topology);
-    let (on_text, action, matches) = (on_text?, action?, matches?);
+    let (on_text, (kind, values), matches) = (on_text?, done?, matches?);
     let topology = topology?;
+    let act = (kind.act)(&values);
     let mut on = Vec::new();
-    let of_hosts = match action {
-        FaultAction::Disk { .. } => Some(read_disks_on(reader, &on_text, topology, services)?),
-        FaultAction::Pause { .. } | FaultAction::Kill { .. } | FaultAction::Drain { .. } => {
-            let drains = matches!(action, FaultAction::Drain { .. });
-            Some(match on_text.strip_prefix("service.") {
-                Some(on) => read_daemons_on(reader, on, drains, topology, services)?,
-                None if drains => {
-                    let message = format!(
-                        "`on`: {:?} cannot be drained, servers of a service can",
-                        shortened(&on_text)
-                    );
-                    let help = "service.NAME.ROLE or service.NAME.ROLE.HOST";
-                    reader.problems().add_help(reader.place_of("on"), message, help);
-                    return None;
-                }
-                None => Affected::Processes(read_hosts_on(reader, &on_text, topology, known.real)?),
-            })
+    let of_hosts = match (kind.on, on_text.strip_prefix("service.")) {
+        (FaultOn::Links, _) => None,
+        (FaultOn::Disks, _) => Some(read_disks_on(reader, &on_text, topology, services)?),
+        (_, Some(on)) => Some(read_daemons_on(reader, on, kind, topology, services)?),
+        (FaultOn::Processes, None) => {
+            Some(Affected::Processes(read_hosts_on(reader, &on_text, topology, known.real)?))
         }
-        _ => None,
+        (FaultOn::Daemons, None) => {
+            let name = kind.name;
+            let message =
+                format!("`on`: {:?} cannot have `{name}`, servers of a service can", shortened(&on_text));
+            let help = "service.NAME.ROLE or service.NAME.ROLE.HOST";
+            reader.problems().add_help(reader.place_of("on"), message, help);
+            return None;
+        }
     };
     let parts = if let Some(affected) = of_hosts {
         if matches.is_some() {
-            let message =
-                format!("`match` chooses packets, and {} is of {}", action_name(&action), affected.sort());
+            let message = format!("`match` chooses packets, and {} is of {}", kind.name, kind.on.plural());
             reader.problems().add(reader.place_of("match"), message);
             return None;
         }
@@ -140,9 +139,10 @@ fn read_fault(
         phased.into_iter().map(part).collect()
     } else {
         on = read_on(reader, &on_text, topology, known)?;
-        packets(reader, topology, matches, &action)?
+        packets(reader, topology, matches, (kind, &act))?
     };
-    Some(Fault { name, at: at?, step: step?, every, spread, on, on_text, action, parts })
+    let (duration, sentence) = (duration_of(&values), (kind.sentence)(&values));
+    Some(Fault { name, at: at?, step: step?, every, spread, on, on_text, act, duration, sentence, parts })
 }
 
 fn read_step(reader: &Reader<'_>, topology: Option<&Topology>, steps: &[Step]) -> Option<Option<usize>> {
@@ -246,11 +246,11 @@ fn read_hosts_on(reader: &Reader<'_>, on: &str, topology: &Topology, real: bool)
         (_, Some(site)) => (site, true),
         _ => {
             let message = format!("`on` {:?}: only hosts have processes", shortened(on));
-            problems.add_help(
-                at,
-                message,
-                "pause and kill are on host.NAME, on site.NAME for all of its hosts, or on service.NAME.ROLE",
+            let kinds = problems.language.faults.names(|kind| kind.on == FaultOn::Processes);
+            let help = format!(
+                "{kinds} are on host.NAME, on site.NAME for all of its hosts, or on service.NAME.ROLE"
             );
+            problems.add_help(at, message, help);
             return None;
         }
     };
@@ -284,7 +284,8 @@ fn read_disks_on(
         ["service", name, "disk", host] => (*name, *host, None),
         ["service", name, "disk", host, number] => (*name, *host, Some(*number)),
         _ => {
-            let message = format!("`on` {:?}: slow, errors, full and stuck are of disks", shortened(on));
+            let kinds = problems.language.faults.names(|kind| kind.on == FaultOn::Disks);
+            let message = format!("`on` {:?}: {kinds} are of disks", shortened(on));
             problems.add_help(at, message, "service.NAME.disk, or service.NAME.disk.HOST for one of them");
             return None;
         }
@@ -310,11 +311,12 @@ fn read_disks_on(
     Some(Affected::Disks { service: name.to_owned(), hosts, number })
 }
 
-/// The processes of `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob; `drains`: of a system that can take them out of service.
+/// The processes of `NAME.ROLE` or `NAME.ROLE.HOST`, which may be a glob; where `kind` is for those that can be
+/// told: of a system whose recipe says how.
 fn read_daemons_on(
     reader: &Reader<'_>,
     on: &str,
-    drains: bool,
+    kind: &FaultKind,
     topology: &Topology,
     services: &[Service],
 ) -> Option<Affected> {
@@ -340,12 +342,16 @@ fn read_daemons_on(
     };
     let hosts = hosts_of(reader, host, topology, (service, *role, role.name()))?;
     let system = &service.system;
-    if drains && !problems.systems.find(system).is_ok_and(|schema| schema.drains.contains(role)) {
-        let message =
-            format!("`on`: no {} of {system} can be drained: its recipe does not say how", role.name());
-        let help =
-            "take it away at once, do = { kill = {} }, or let it stand still, do = { pause = { for } }";
-        problems.add_help(at, message, help);
+    if kind.on == FaultOn::Daemons
+        && !problems.language.systems.find(system).is_ok_and(|schema| schema.drains.contains(role))
+    {
+        let message = format!(
+            "`on`: no {} of {system} can have `{}`: its recipe does not say how",
+            role.name(),
+            kind.name
+        );
+        let others = problems.language.faults.names(|kind| kind.on == FaultOn::Processes);
+        problems.add_help(at, message, format!("{others} need nothing of the recipe"));
         return None;
     }
     Some(Affected::Daemons { service: name.to_owned(), role: *role, hosts })
@@ -415,18 +421,20 @@ fn packets(
     reader: &Reader<'_>,
     topology: &Topology,
     matches: Option<Match>,
-    action: &FaultAction,
+    (kind, act): (&FaultKind, &Act),
 ) -> Option<Vec<FaultPart>> {
+    let Act::Link { whole, packets } = act else { return None };
     let some = matches.is_some() || reader.has("phase");
-    if some && matches!(action, FaultAction::Rate { .. }) {
+    if some && packets.is_none() {
         let key = if reader.has("phase") { "phase" } else { "match" };
-        let message = format!("`{key}` chooses packets, and a rate is of the whole link");
-        let help = "outage, loss, delay, delay_some and corrupt can be of some packets";
+        let message = format!("`{key}` chooses packets, and a {} is of the whole link", kind.name);
+        let of_some = |other: &FaultKind| other.on == FaultOn::Links && other.name != kind.name;
+        let help = format!("{} can be of some packets", reader.problems().language.faults.names(of_some));
         reader.problems().add_help(reader.place_of(key), message, help);
         return None;
     }
     if !reader.has("phase") {
-        let needs_rule = some || matches!(action, FaultAction::DelaySome { .. });
+        let needs_rule = some || whole.is_none();
         let affected = match needs_rule {
             true => Affected::Packets(matches.unwrap_or_default()),
             false => Affected::Link,
@@ -487,72 +495,34 @@ fn by_phase(
     Some(groups.into_iter().collect())
 }
 
-fn action_name(action: &FaultAction) -> &'static str {
-    match action {
-        FaultAction::Outage { .. } => "outage",
-        FaultAction::Rate { .. } => "rate",
-        FaultAction::Delay { .. } => "delay",
-        FaultAction::Loss { .. } => "loss",
-        FaultAction::DelaySome { .. } => "delay_some",
-        FaultAction::Corrupt { .. } => "corrupt",
-        FaultAction::Pause { .. } => "pause",
-        FaultAction::Kill { .. } => "kill",
-        FaultAction::Drain { .. } => "drain",
-        FaultAction::Disk { trouble, .. } => match trouble {
-            DiskTrouble::Slow { .. } => "slow",
-            DiskTrouble::Errors { .. } => "errors",
-            DiskTrouble::Full => "full",
-            DiskTrouble::Stuck => "stuck",
-        },
-    }
-}
-
-fn disk(trouble: DiskTrouble, duration: Duration) -> FaultAction {
-    FaultAction::Disk { trouble, duration }
-}
-
-fn read_action(reader: &Reader<'_>) -> Option<FaultAction> {
+/// The kind that `do` names, with its values.
+fn read_do(reader: &Reader<'_>) -> Option<(&'static FaultKind, Values)> {
     let action = reader.table("do")?;
     let written: Vec<&str> =
         action.params().iter().map(|param| param.name).filter(|name| action.has(name)).collect();
     let problems = reader.problems();
     let [name] = written.as_slice() else {
-        // A key that is unknown or not yet there has been refused by name already.
+        // A key that is unknown has been refused by name already.
         if action.table.entries.len() == written.len() {
-            problems.add_help(
-                action.at,
-                format!("`do` names {} actions", written.len()),
-                "one of outage = { for }, rate = { to, for }, delay = { add, for }, loss = { ratio, for }, \
-                 delay_some = { share, by, for }, corrupt = { ratio, for }, pause = { for }, kill = {} or { for }, drain = { for }; of disks slow = { factor, for }, \
-                 errors = { ratio, code, for }, full = { for }, stuck = { for }",
-            );
+            let forms: Vec<String> = problems.language.faults.all().iter().map(form).collect();
+            let message = format!("`do` names {} actions", written.len());
+            problems.add_help(action.at, message, format!("one of {}", forms.join(", ")));
         }
         return None;
     };
-    let body = action.table(name)?;
-    if *name == "kill" {
-        return Some(FaultAction::Kill { returns: body.duration("for") });
-    }
-    let duration = body.duration("for");
-    Some(match *name {
-        "outage" => FaultAction::Outage { duration: duration? },
-        "rate" => FaultAction::Rate { to: body.rate("to")?, duration: duration? },
-        "delay" => FaultAction::Delay { add: body.duration("add")?, duration: duration? },
-        "loss" => FaultAction::Loss { ratio: body.ratio("ratio")?, duration: duration? },
-        "corrupt" => FaultAction::Corrupt { ratio: body.ratio("ratio")?, duration: duration? },
-        "pause" => FaultAction::Pause { duration: duration? },
-        "drain" => FaultAction::Drain { duration: duration? },
-        "slow" => disk(DiskTrouble::Slow { factor: body.ratio("factor")? }, duration?),
-        "errors" => {
-            let code = body.text("code")?;
-            let code = schema::DISK_ERRORS.iter().find(|known| **known == code)?;
-            disk(DiskTrouble::Errors { ratio: body.ratio("ratio")?, code }, duration?)
-        }
-        "full" => disk(DiskTrouble::Full, duration?),
-        "stuck" => disk(DiskTrouble::Stuck, duration?),
-        _ => {
-            let (share, by) = (body.ratio("share"), body.duration("by"));
-            FaultAction::DelaySome { share: share?, by: by?, duration: duration? }
-        }
-    })
+    let kind = problems.language.faults.find(name)?;
+    let met = problems.count();
+    let Value::Table(values) = action.value(name)? else { return None };
+    // Values of which one was refused are not whole.
+    (problems.count() == met).then_some((kind, Values(values)))
+}
+
+/// `loss = { ratio, for }`: how a kind is written, what may be left out in brackets.
+fn form(kind: &FaultKind) -> String {
+    let key = |param: &Param| match param.required {
+        true => param.name.to_owned(),
+        false => format!("[{}]", param.name),
+    };
+    let keys: Vec<String> = kind.params.iter().map(key).collect();
+    format!("{} = {{ {} }}", kind.name, keys.join(", "))
 }

@@ -1,11 +1,12 @@
 //! `[lab]` to a topology: hosts numbered, defaults filled in.
 
+use super::impairments;
 use super::link::read_links;
 use super::path::HOSTS_MAX;
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table, shortened};
-use super::wire::{Notes, laid_over, read_impairments, read_queue};
+use super::wire::{Notes, laid_over, read_queue};
 use crate::nearest::suggestion;
 use crate::topology::{Access, Auxiliary, Host, HostLimits, Site, Stage, TcpProfile, Topology};
 
@@ -297,7 +298,7 @@ fn read_access<'a>(
         }
         false => None,
     };
-    let (loss, impairments) = (reader.ratio("loss"), read_impairments(&reader));
+    let (loss, impairments) = (reader.ratio("loss"), impairments::read(&reader));
     Some(Access {
         rate: reader.rate("rate"),
         delay_ns: reader.duration_ns("delay")?,

@@ -1,12 +1,13 @@
 //! `[[lab.link]]`: both directions with their overrides, and the defaults that need the whole lab.
 
 use super::errors::Problems;
+use super::impairments;
 use super::lab::{lab_path, titled};
 use super::path::link_name;
 use super::reader::{Context, Hop, Reader};
 use super::schema;
 use super::tree::{Data, Node, Table};
-use super::wire::{Notes, laid_over, read_impairments, read_queue};
+use super::wire::{Notes, laid_over, read_queue};
 use crate::nearest::suggestion;
 use crate::topology::{Direction, Link, Queue, Topology};
 
@@ -63,11 +64,11 @@ pub(super) fn read_links(context: &Context<'_>, lab: &Table, topology: &mut Topo
             }
         };
         // For the defaults: what the directions have is read below, with their overrides.
-        for key in ["loss", "corrupt", "framing"] {
-            reader.value(key);
-        }
-        for key in ["jitter", "burst_loss", "reorder", "queue"].into_iter().filter(|key| reader.has(key)) {
-            reader.value(key);
+        let own = ["loss", "framing", "queue"].into_iter();
+        for key in own.chain(impairments::KEYS.iter().map(|param| param.name)) {
+            if reader.has(key) || !reader.is_table(key) {
+                reader.value(key);
+            }
         }
         let directions = DIRECTIONS.map(|key| direction_table(&reader, key));
         let [forward, backward] = [0, 1].map(|side| {
@@ -137,7 +138,7 @@ fn read_direction(
     let (at, what) = (link.at, link.what.clone());
     let reader = Reader::new(&inner, table, at, what, "direction", schema::DIRECTION, &[], Vec::new());
     let framing = if reader.has("framing") { reader.size("framing") } else { link.size("framing") };
-    let (rate, impairments) = (reader.rate("rate"), read_impairments(&reader));
+    let (rate, impairments) = (reader.rate("rate"), impairments::read(&reader));
     let delay_ns = if reader.has("delay") { reader.duration_ns("delay")? } else { delay_ns };
     Some(Direction {
         rate,

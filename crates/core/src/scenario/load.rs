@@ -5,7 +5,7 @@ use super::errors::{Place, Problems, ScenarioErrors};
 use super::expand::{self, CONFIGURATIONS_MAX, Case, Expansion};
 use super::overrides::{self, Short};
 use super::path::{self, Speaker};
-use super::plan::{Configuration, Overrides, Plan, Systems, WorkloadSchema};
+use super::plan::{Configuration, Language, Overrides, Plan};
 use super::reader::{Context, Hop, Reader};
 use super::resolved::{self, Defaults};
 use super::select::Neighbours;
@@ -26,21 +26,20 @@ const REFUSED_MAX: usize = 32;
 
 /// Reads a scenario.
 ///
-/// - `file` is its name for messages; `workloads` and `systems` are the registry's.
+/// - `file` is its name for messages; `language` is the registry's.
 /// - Errors: everything wrong with the text or the overrides; nothing has been started.
 pub fn load(
     text: &str,
     file: &str,
     overrides: &Overrides,
-    workloads: &[WorkloadSchema],
-    systems: &dyn Systems,
+    language: Language<'_>,
 ) -> Result<Plan, ScenarioErrors> {
     if text.len() > FILE_BYTES_MAX {
         let message = format!("the file has {} bytes; a scenario has at most {FILE_BYTES_MAX}", text.len());
         return Err(ScenarioErrors::of_file(file, message, None));
     }
-    let problems = Problems::new(file, text, workloads, systems);
-    match read(text, overrides, workloads, &problems) {
+    let problems = Problems::new(file, text, language);
+    match read(text, overrides, &problems) {
         Some(plan) if !problems.any() => Ok(plan),
         _ => Err(problems.into_errors()),
     }
@@ -57,24 +56,19 @@ struct Head {
     seed: u64,
 }
 
-fn read(
-    text: &str,
-    overrides: &Overrides,
-    workloads: &[WorkloadSchema],
-    problems: &Problems<'_>,
-) -> Option<Plan> {
+fn read(text: &str, overrides: &Overrides, problems: &Problems<'_>) -> Option<Plan> {
     let mut root = tree::parse_file(text, problems)?;
     let context = Context::new(problems);
     let whole = Place::new(0, 0..0);
     Reader::new(&context, &root, whole, "a scenario".to_owned(), "", schema::ROOT, &[], Vec::new());
-    let short = overrides::short(&mut root, overrides.short, workloads, problems);
-    overrides::command_line(&mut root, overrides, workloads, problems);
+    let short = overrides::short(&mut root, overrides.short, problems);
+    overrides::command_line(&mut root, overrides, problems);
     let mut warnings = Vec::new();
     let head = read_head(&context, &root, &mut warnings);
-    let metrics = criterion::known_metrics(workloads);
+    let metrics = criterion::known_metrics(problems.language.workloads);
     let chosen = if overrides.short { short.cases.as_deref() } else { None };
     check_short_cases(&short, &root, problems);
-    let expansion = expand::expand(&root, chosen, workloads, &metrics, problems);
+    let expansion = expand::expand(&root, chosen, &metrics, problems);
     match (root.get("lab"), root.entry("hosts")) {
         (None, None) if !problems.any() => problems.add_help(
             whole,
@@ -89,7 +83,7 @@ fn read(
         _ => {}
     }
     let mut defaults = Defaults::default();
-    let configurations = configurations(&root, &expansion, workloads, problems, &mut defaults)?;
+    let configurations = configurations(&root, &expansion, problems, &mut defaults)?;
     // Criteria speak of points; where there are none for another reason, that reason is enough.
     let scene = Scene {
         root: &root,
@@ -100,7 +94,7 @@ fn read(
             expansion.dimensions.iter().map(|it| it.name.as_str()).collect(),
         ),
         metrics: &metrics,
-        workloads,
+        workloads: problems.language.workloads,
         short: overrides.short,
         complete: !problems.any(),
         lenient: overrides.short || overrides.sets.iter().any(|set| set.trim_start().starts_with("sweep.")),
@@ -216,7 +210,6 @@ fn read_head(context: &Context<'_>, root: &Table, warnings: &mut Vec<String>) ->
 fn configurations(
     root: &Table,
     expansion: &Expansion,
-    workloads: &[WorkloadSchema],
     problems: &Problems<'_>,
     defaults: &mut Defaults,
 ) -> Option<Vec<Configuration>> {
@@ -252,7 +245,7 @@ fn configurations(
     for case in cases {
         for number in 0..expansion.count_of(case).unwrap_or(0) {
             let chosen = combination(expansion, case, number);
-            let configuration = one(&base, expansion, case, &chosen, workloads, problems, &mut ids, defaults);
+            let configuration = one(&base, expansion, case, &chosen, problems, &mut ids, defaults);
             let Some(configuration) = configuration else {
                 refused += 1;
                 // What is wrong with so many is most likely wrong with all.
@@ -288,13 +281,11 @@ fn combination(expansion: &Expansion, case: Option<&Case>, mut number: usize) ->
     chosen
 }
 
-#[expect(clippy::too_many_arguments, reason = "one configuration is made from all of them")]
 fn one(
     base: &Table,
     expansion: &Expansion,
     case: Option<&Case>,
     chosen: &[usize],
-    workloads: &[WorkloadSchema],
     problems: &Problems<'_>,
     ids: &mut BTreeSet<String>,
     defaults: &mut Defaults,
@@ -303,11 +294,11 @@ fn one(
     let mut parameters = case.map(|case| case.parameters.clone()).unwrap_or_default();
     let mut swept: Vec<(&str, &Value)> = Vec::new();
     for (path, at, node) in case.iter().flat_map(|case| &case.sets) {
-        set(&mut tree, path, *at, node, workloads, problems);
+        set(&mut tree, path, *at, node, problems);
     }
     for (dimension, index) in expansion.dimensions.iter().zip(chosen) {
         let (value, node) = &dimension.values_of(case)[*index];
-        set(&mut tree, &dimension.path, dimension.at, node, workloads, problems);
+        set(&mut tree, &dimension.path, dimension.at, node, problems);
         parameters.insert(dimension.name.clone(), value.clone());
         swept.push((&dimension.name, value));
     }
@@ -338,7 +329,7 @@ fn one(
     let point = |step: &str| if suffix.is_empty() { step.to_owned() } else { format!("{step}/{suffix}") };
     // What is wrong with the steps is reported even where the lab cannot be built, but for what needs it.
     let services = service::services(&context, &tree, topology.as_ref());
-    let steps = step::steps(&context, &tree, topology.as_ref(), &services, workloads, &parameters, &point);
+    let steps = step::steps(&context, &tree, topology.as_ref(), &services, &parameters, &point);
     let services = service::used(services, &steps, &tree);
     let faults = fault::faults(&context, &tree, topology.as_ref(), &steps, &services);
     let topology = topology?;
@@ -360,15 +351,8 @@ fn one(
     })
 }
 
-fn set(
-    tree: &mut Table,
-    path: &str,
-    at: Place,
-    node: &Node,
-    workloads: &[WorkloadSchema],
-    problems: &Problems<'_>,
-) {
-    if let Some(target) = path::find(tree, path, at, Speaker::Configuration, workloads, problems) {
+fn set(tree: &mut Table, path: &str, at: Place, node: &Node, problems: &Problems<'_>) {
+    if let Some(target) = path::find(tree, path, at, Speaker::Configuration, problems) {
         path::apply(tree, &target, at, node, problems);
     }
 }

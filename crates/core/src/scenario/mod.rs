@@ -11,6 +11,7 @@ mod explain;
 mod fault;
 pub mod glob;
 mod hosts;
+mod impairments;
 mod lab;
 mod link;
 mod load;
@@ -37,11 +38,11 @@ pub use expand::CONFIGURATIONS_MAX;
 pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use plan::{
-    Affected, Bound, Condition, Configuration, Content, Criterion, DiskShape, DiskTrouble, FROM_TO, Fault,
-    FaultAction, FaultPart, Fit, FitValue, Mount, Opening, Overrides, Plan, Priority, RealHost, Reference,
-    Role, RoleHosts, RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems,
-    WorkloadSchema,
+    Affected, Bound, Condition, Configuration, Content, Criterion, DiskShape, FROM_TO, Fault, FaultPart, Fit,
+    FitValue, Language, Mount, Opening, Overrides, Plan, Priority, RealHost, Reference, Role, RoleHosts,
+    RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems, WorkloadSchema,
 };
+pub(crate) use schema::FAULT as FAULT_KEYS;
 pub use schema::TRIALS_MAX;
 pub use service::NoSystems;
 

@@ -17,12 +17,7 @@ pub(super) struct Short {
 }
 
 /// Reads `[short]`; changes `root` by it when `apply` says so, and otherwise a copy, so that it is checked all the same.
-pub(super) fn short(
-    root: &mut Table,
-    apply: bool,
-    workloads: &[WorkloadSchema],
-    problems: &Problems<'_>,
-) -> Short {
+pub(super) fn short(root: &mut Table, apply: bool, problems: &Problems<'_>) -> Short {
     let Some(node) = root.get("short").cloned() else {
         if apply {
             problems.add_help(
@@ -51,7 +46,7 @@ pub(super) fn short(
         match &set.data {
             Data::Table(inner) => {
                 for (path, at, node) in path::settings(inner, None) {
-                    change(target, &path, at, node, false, workloads, problems);
+                    change(target, &path, at, node, false, problems);
                 }
             }
             _ => problems
@@ -68,12 +63,7 @@ pub(super) fn short(
 }
 
 /// Applies every `--set`, then `--trials` and `--seed`.
-pub(super) fn command_line(
-    root: &mut Table,
-    overrides: &Overrides,
-    workloads: &[WorkloadSchema],
-    problems: &Problems<'_>,
-) {
+pub(super) fn command_line(root: &mut Table, overrides: &Overrides, problems: &Problems<'_>) {
     for set in &overrides.sets {
         let text: &str = set;
         let source = problems.add_source(format!("--set {}", shortened(text)), text);
@@ -87,7 +77,7 @@ pub(super) fn command_line(
         };
         let at = Place::new(source, 0..path.len());
         let Some(node) = value_node(value, source, path.len() + 1, problems) else { continue };
-        change(root, path.trim(), at, &node, true, workloads, problems);
+        change(root, path.trim(), at, &node, true, problems);
     }
     let mut scenario = |key: &str, number: u64| {
         let text = format!("--{key}={number}");
@@ -132,24 +122,16 @@ fn value_node(value: &str, source: usize, offset: usize, problems: &Problems<'_>
 }
 
 /// Changes one path. `bare`: `step.NAME` may be left out.
-fn change(
-    root: &mut Table,
-    path: &str,
-    at: Place,
-    node: &Node,
-    bare: bool,
-    workloads: &[WorkloadSchema],
-    problems: &Problems<'_>,
-) {
+fn change(root: &mut Table, path: &str, at: Place, node: &Node, bare: bool, problems: &Problems<'_>) {
     let first = path.split('.').next().unwrap_or(path);
     if first == "sweep" {
         return change_sweep(root, path, at, node, problems);
     }
     let mut path = path.to_owned();
     if bare && !path::is_root(first) {
-        match steps_with(root, first, workloads).as_slice() {
+        match steps_with(root, first, problems.language.workloads).as_slice() {
             [] => {
-                if let Some(near) = near_step_key(root, first, workloads) {
+                if let Some(near) = near_step_key(root, first, problems.language.workloads) {
                     let message = format!("no such path: `{}`", shortened(&path));
                     let rest = &path[first.len()..];
                     problems.add_help(at, message, format!("did you mean `{near}{rest}`, a key of a step?"));
@@ -176,7 +158,7 @@ fn change(
         );
         return;
     }
-    if let Some(target) = path::find(root, &path, at, Speaker::Whole, workloads, problems) {
+    if let Some(target) = path::find(root, &path, at, Speaker::Whole, problems) {
         path::apply(root, &target, at, node, problems);
     }
 }

@@ -5,7 +5,7 @@
 use super::errors::{Place, Problems};
 use super::glob::Glob;
 use super::hosts::is_host;
-use super::plan::WorkloadSchema;
+use super::plan::{Language, WorkloadSchema};
 use super::reader::{Hop, TreePath, read_value};
 use super::schema;
 use super::tree::{Data, Entry, Node, Table, shortened};
@@ -60,7 +60,6 @@ pub(super) fn find(
     path: &str,
     at: Place,
     speaker: Speaker,
-    workloads: &[WorkloadSchema],
     problems: &Problems<'_>,
 ) -> Option<Target> {
     let words: Vec<&str> = path.split('.').collect();
@@ -100,7 +99,7 @@ pub(super) fn find(
                 let rest = words[2..].join(".");
                 return refuse(Some(format!("paths go by name: {}.NAME.{rest}", words[1])));
             }
-            let whole = whole_path(root, &words, workloads);
+            let whole = whole_path(root, &words, &problems.language);
             let help = match nearest(word, ROOTS) {
                 _ if whole.is_some() => format!("did you mean `{}`?", whole.unwrap_or_default()),
                 Some(near) => format!(
@@ -116,7 +115,7 @@ pub(super) fn find(
             refuse(Some(help))
         }
         word => {
-            let named = named(root, word, workloads);
+            let named = named(root, word, &problems.language);
             let names = || named.iter().map(|named| named.name.as_str());
             if words.len() < 3 {
                 let example = names().next().unwrap_or("NAME");
@@ -173,8 +172,8 @@ pub(super) fn find(
 }
 
 /// A path whose beginning was left out: `load.streams` of a step called load, or `streams` of the only thing that has it.
-fn whole_path(root: &Table, words: &[&str], workloads: &[WorkloadSchema]) -> Option<String> {
-    let sorts = || ROOTS.into_iter().map(|sort| (sort, named(root, sort, workloads)));
+fn whole_path(root: &Table, words: &[&str], language: &Language<'_>) -> Option<String> {
+    let sorts = || ROOTS.into_iter().map(|sort| (sort, named(root, sort, language)));
     let has = |named: &Named, key: &str| named.keys.iter().any(|param| param.name == key && key != "name");
     let of_name = sorts().find_map(|(sort, all)| {
         let key = words.get(1)?;
@@ -260,8 +259,8 @@ fn option(
     let [engine, option] = rest else {
         return refuse(Some(format!("options are `{prefix}.set.ENGINE.OPTION`")));
     };
-    let Ok(schema) = problems.systems.find(engine) else {
-        let names = problems.systems.names();
+    let Ok(schema) = problems.language.systems.find(engine) else {
+        let names = problems.language.systems.names();
         return refuse(suggestion(engine, names.iter().map(String::as_str)));
     };
     match schema.options.iter().find(|param| param.name == *option) {
@@ -271,7 +270,8 @@ fn option(
 }
 
 /// Everything of one sort that has a name.
-fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
+fn named(root: &Table, word: &str, language: &Language<'_>) -> Vec<Named> {
+    let workloads = language.workloads;
     static LAB_EMPTY: Table = Table { entries: Vec::new() };
     let lab = root.get("lab").and_then(Node::as_table).unwrap_or(&LAB_EMPTY);
     let list = |table: &Table,
@@ -298,7 +298,7 @@ fn named(root: &Table, word: &str, workloads: &[WorkloadSchema]) -> Vec<Named> {
     match word {
         "step" => list(root, "step", &[], &|step| step_keys(step, workloads), &own_name),
         "service" => list(root, "service", &[], &|_| schema::SERVICE.iter().collect(), &own_name),
-        "fault" => list(root, "fault", &[], &|_| schema::FAULT.iter().collect(), &own_name),
+        "fault" => list(root, "fault", &[], &|_| language.faults.keys().iter().collect(), &own_name),
         "site" => list(lab, "site", &["lab"], &|_| schema::SITE.iter().collect(), &own_name),
         "switch" => list(lab, "switch", &["lab"], &|_| schema::SWITCH.iter().collect(), &own_name),
         "router" => list(lab, "router", &["lab"], &|_| schema::ROUTER.iter().collect(), &own_name),

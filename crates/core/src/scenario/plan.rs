@@ -1,6 +1,8 @@
 //! The resolved scenario: what the run state machine works from.
 
+use super::service::NoSystems;
 use crate::evidence::Factor;
+use crate::fault::{Act, FaultKinds};
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::param::{Param, Value, Values};
@@ -260,6 +262,20 @@ pub trait Systems: std::fmt::Debug {
     fn address(&self, service: &Service, topology: &Topology) -> Result<String, String>;
 }
 
+/// What a scenario may say beyond the language's own tables; handed in by the registry, since core knows none of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Language<'a> {
+    pub workloads: &'a [WorkloadSchema],
+    pub systems: &'a dyn Systems,
+    pub faults: FaultKinds,
+}
+
+impl Language<'static> {
+    /// Networks and faults without kinds: what core has by itself.
+    pub const NONE: Language<'static> =
+        Language { workloads: &[], systems: &NoSystems, faults: FaultKinds::NONE };
+}
+
 /// A real system on hosts of the lab, or one that others run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
@@ -471,7 +487,11 @@ pub struct Fault {
     pub on: Vec<usize>,
     /// As written, for people: `link.wan`.
     pub on_text: String,
-    pub action: FaultAction,
+    pub act: Act,
+    /// From its beginning to its end; `None`: it has none.
+    pub duration: Option<Duration>,
+    /// What happens, in words.
+    pub sentence: String,
     /// Whom it meets and when, one for each phase; one alone where there are no phases.
     pub parts: Vec<FaultPart>,
 }
@@ -521,15 +541,6 @@ impl Affected {
         other
     }
 
-    /// What it happens to, for people.
-    pub(super) fn sort(&self) -> &'static str {
-        match self {
-            Affected::Processes(_) | Affected::Daemons { .. } => "processes",
-            Affected::Disks { .. } => "disks",
-            Affected::Link | Affected::Packets(_) => "packets",
-        }
-    }
-
     /// Whether it can touch the step: its hosts, or what passes between those that load each other, either way. A fault with a phase
     /// for each sender happens to a step only when it is the turn of one of the step's own hosts.
     pub fn concerns(&self, pairs: &[(usize, usize)], step_hosts: &[usize]) -> bool {
@@ -550,86 +561,6 @@ impl Affected {
             Affected::Processes(hosts) => step_hosts.iter().any(|host| hosts.contains(host)),
             // Only services that steps need are up.
             Affected::Daemons { .. } | Affected::Disks { .. } => true,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum FaultAction {
-    Outage {
-        duration: Duration,
-    },
-    Rate {
-        to: BitsPerSecond,
-        duration: Duration,
-    },
-    Delay {
-        add: Duration,
-        duration: Duration,
-    },
-    Loss {
-        ratio: f64,
-        duration: Duration,
-    },
-    /// The share of the packets, evenly spread, takes longer and may be overtaken.
-    DelaySome {
-        share: f64,
-        by: Duration,
-        duration: Duration,
-    },
-    /// A bit of a packet is inverted with this probability.
-    Corrupt {
-        ratio: f64,
-        duration: Duration,
-    },
-    /// The hosts' processes stand still.
-    Pause {
-        duration: Duration,
-    },
-    /// The hosts' processes are killed, and started again this much later; unless given they stay dead for the rest of the trial.
-    Kill {
-        returns: Option<Duration>,
-    },
-    /// The service sends nobody new to them; what they serve they go on with.
-    Drain {
-        duration: Duration,
-    },
-    /// Something is wrong with disks.
-    Disk {
-        trouble: DiskTrouble,
-        duration: Duration,
-    },
-}
-
-/// What is wrong with a disk.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum DiskTrouble {
-    Slow {
-        factor: f64,
-    },
-    /// A share of its reads and writes fails with the error of this name.
-    Errors {
-        ratio: f64,
-        code: &'static str,
-    },
-    Full,
-    Stuck,
-}
-
-impl FaultAction {
-    /// From its beginning to its end; nothing for what has no end.
-    pub fn duration(&self) -> Duration {
-        match self {
-            FaultAction::Outage { duration }
-            | FaultAction::Rate { duration, .. }
-            | FaultAction::Delay { duration, .. }
-            | FaultAction::Loss { duration, .. }
-            | FaultAction::DelaySome { duration, .. }
-            | FaultAction::Corrupt { duration, .. }
-            | FaultAction::Disk { duration, .. }
-            | FaultAction::Drain { duration }
-            | FaultAction::Pause { duration } => *duration,
-            FaultAction::Kill { returns } => returns.unwrap_or_default(),
         }
     }
 }

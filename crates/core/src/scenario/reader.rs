@@ -102,6 +102,9 @@ impl<'a> Reader<'a> {
     pub fn params(&self) -> &[&'static Param] {
         &self.keys
     }
+    pub fn is_table(&self, key: &str) -> bool {
+        matches!(self.param(key).kind, Kind::Table(_))
+    }
     pub fn has(&self, key: &str) -> bool {
         self.table.get(key).is_some()
     }
@@ -285,7 +288,7 @@ fn unknown_key<'n>(
         return;
     }
     // A name that stands elsewhere as it is written is a better guess than one here with a letter or two changed.
-    let help = explain::homes(key, schema, &problems.workloads)
+    let help = explain::homes(key, schema, &problems.language)
         .map(|homes| format!("`{}` belongs in {homes}", shortened(key)))
         .or_else(|| suggestion(key, names));
     problems.add_helped(entry.key_at, message, help);

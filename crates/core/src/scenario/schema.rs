@@ -1,6 +1,7 @@
 //! Every key of the scenario language, declared once: the decoder, the paths, `weir explain` and the suggestions of
 //! nearest names derive from these tables. Parameters of workloads come from their own entries.
 
+use super::impairments;
 use super::plan::Priority;
 use super::turns::Turns;
 use crate::param::{Kind, Param};
@@ -83,73 +84,68 @@ pub(super) static QUEUE: &[Param] = &[
     duration("interval", "Of codel: for how long it may be exceeded; 100 ms unless given.").range(1e3, HOUR_NS),
 ];
 
-pub(super) static JITTER: &[Param] = &[
-    duration("by", "The largest addition to the delay; every packet draws its own, uniform from 0.")
-        .required()
-        .range(0.0, HOUR_NS),
-    flag("reorder", "True lets packets overtake each other; false keeps their order.").default("false"),
-];
+/// The keys of a wire: its own, and the impairments.
+macro_rules! wire_keys {
+    ($impairments:expr, [$($own:expr),* $(,)?] $(,)?) => {{
+        const OWN: &[Param] = &[$($own),*];
+        const ALL: [Param; OWN.len() + impairments::COUNT] = joined(OWN, &$impairments);
+        &ALL
+    }};
+}
 
-pub(super) static BURST_LOSS: &[Param] = &[
-    ratio("bad", "Long-run share of packets that meet the bad state.").required().range(0.0, 0.99),
-    count("length", "Mean length of a stay in the bad state, in packets.").required().range(1.0, 1e9),
-    ratio("loss", "Probability of loss in the bad state.").default("100%"),
-];
+const fn joined<const ALL: usize>(first: &[Param], second: &[Param]) -> [Param; ALL] {
+    let mut all = [first[0]; ALL];
+    let mut place = 0;
+    while place < ALL {
+        all[place] = if place < first.len() { first[place] } else { second[place - first.len()] };
+        place += 1;
+    }
+    all
+}
 
-pub(super) static REORDER: &[Param] = &[
-    ratio("share", "Share of the packets that take longer, chosen at random.").required(),
-    duration("by", "How much longer.").required().range(0.0, HOUR_NS),
-];
+/// Where what is not said is somebody else's.
+const fn without_defaults(mut keys: [Param; impairments::COUNT]) -> [Param; impairments::COUNT] {
+    let mut place = 0;
+    while place < keys.len() {
+        keys[place].default = None;
+        place += 1;
+    }
+    keys
+}
 
-const JITTER_KEY: Param = Param::new(
-    "jitter",
-    Kind::Table(JITTER),
-    "Delay added to each packet, drawn anew: a time, with which packets stay in order, or { by, reorder }.",
+pub(super) static ACCESS: &[Param] = wire_keys!(
+    impairments::KEYS,
+    [
+        rate("rate", "Rate on the wire, framing included; as fast as the machine unless given."),
+        duration("delay", "Propagation, one way.").default("0us").range(0.0, HOUR_NS),
+        ratio("loss", "Probability that a packet is lost on the wire, for each direction.").default("0%"),
+        count("mtu", "Largest IP packet in bytes, a plain number.").default("1500").range(576.0, 9000.0),
+        size(
+            "framing",
+            "Bytes the wire adds to each IP packet; Ethernet's preamble, header, check and gap unless given.",
+        )
+        .default("38B")
+        .range(0.0, 1024.0),
+        Param::new(
+            "queue",
+            Kind::Table(QUEUE),
+            "Limit of the queue; without it the host's own interface holds packets back and drops none, and the switch's port to the host has the default queue.",
+        ),
+    ],
 );
-const BURST_LOSS_KEY: Param = Param::new(
-    "burst_loss",
-    Kind::Table(BURST_LOSS),
-    "Loss in bursts (Gilbert 1960, Elliott 1963), beside `loss`: a good and a bad state, one move a packet.",
-);
-const CORRUPT_KEY: Param = ratio("corrupt", "Probability that one bit of a packet is inverted on the wire.");
-const REORDER_KEY: Param =
-    Param::new("reorder", Kind::Table(REORDER), "A share of the packets takes longer and may be overtaken.");
-
-pub(super) static ACCESS: &[Param] = &[
-    rate("rate", "Rate on the wire, framing included; as fast as the machine unless given."),
-    duration("delay", "Propagation, one way.").default("0us").range(0.0, HOUR_NS),
-    ratio("loss", "Probability that a packet is lost on the wire, for each direction.").default("0%"),
-    JITTER_KEY,
-    BURST_LOSS_KEY,
-    CORRUPT_KEY.default("0%"),
-    REORDER_KEY,
-    count("mtu", "Largest IP packet in bytes, a plain number.").default("1500").range(576.0, 9000.0),
-    size(
-        "framing",
-        "Bytes the wire adds to each IP packet; Ethernet's preamble, header, check and gap unless given.",
-    )
-    .default("38B")
-    .range(0.0, 1024.0),
-    Param::new(
-        "queue",
-        Kind::Table(QUEUE),
-        "Limit of the queue; without it the host's own interface holds packets back and drops none, and the switch's port to the host has the default queue.",
-    ),
-];
 
 /// As `ACCESS`, without defaults: what is not given is the site's.
-pub(super) static ACCESS_OF_HOST: &[Param] = &[
-    rate("rate", "Rate on the wire, framing included."),
-    duration("delay", "Propagation, one way.").range(0.0, HOUR_NS),
-    ratio("loss", "Probability that a packet is lost on the wire."),
-    JITTER_KEY,
-    BURST_LOSS_KEY,
-    CORRUPT_KEY,
-    REORDER_KEY,
-    count("mtu", "Largest IP packet in bytes, a plain number.").range(576.0, 9000.0),
-    size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
-    Param::new("queue", Kind::Table(QUEUE), "Limit of the queue."),
-];
+pub(super) static ACCESS_OF_HOST: &[Param] = wire_keys!(
+    without_defaults(impairments::KEYS),
+    [
+        rate("rate", "Rate on the wire, framing included."),
+        duration("delay", "Propagation, one way.").range(0.0, HOUR_NS),
+        ratio("loss", "Probability that a packet is lost on the wire."),
+        count("mtu", "Largest IP packet in bytes, a plain number.").range(576.0, 9000.0),
+        size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
+        Param::new("queue", Kind::Table(QUEUE), "Limit of the queue."),
+    ],
+);
 
 pub(super) static AUXILIARY: &[Param] = &[
     rate("rate", "Rate on the wire, framing included, of each host; as fast as the machine unless given."),
@@ -258,19 +254,20 @@ pub(super) static HOST: &[Param] = &[
     ),
 ];
 
-pub(super) static DIRECTION: &[Param] = &[
-    rate("rate", "Rate on the wire, framing included."),
-    duration("delay", "Propagation in this direction.").range(0.0, HOUR_NS),
-    ratio("loss", "Probability that a packet is lost on the wire."),
-    JITTER_KEY,
-    BURST_LOSS_KEY,
-    CORRUPT_KEY,
-    REORDER_KEY,
-    Param::new("queue", Kind::Table(QUEUE), "Queue before this direction of the link."),
-    size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
-];
+pub(super) static DIRECTION: &[Param] = wire_keys!(
+    without_defaults(impairments::KEYS),
+    [
+        rate("rate", "Rate on the wire, framing included."),
+        duration("delay", "Propagation in this direction.").range(0.0, HOUR_NS),
+        ratio("loss", "Probability that a packet is lost on the wire."),
+        Param::new("queue", Kind::Table(QUEUE), "Queue before this direction of the link."),
+        size("framing", "Bytes the wire adds to each IP packet.").range(0.0, 1024.0),
+    ],
+);
 
-pub(super) static LINK: &[Param] = &[
+pub(super) static LINK: &[Param] = wire_keys!(
+    impairments::KEYS,
+    [
     text("name", "Name of the link; the two sites' names joined by - unless given."),
     text("between", "The two sites, switches or routers, as [\"left\", \"right\"]; forward is from the first to the second.")
         .required(),
@@ -282,10 +279,6 @@ pub(super) static LINK: &[Param] = &[
         .range(0.0, HOUR_NS),
     duration("delay", "Propagation one way; instead of `rtt`.").range(0.0, HOUR_NS),
     ratio("loss", "Probability that a packet is lost on the wire, for each direction.").default("0%"),
-    JITTER_KEY,
-    BURST_LOSS_KEY,
-    CORRUPT_KEY.default("0%"),
-    REORDER_KEY,
     Param::new("queue", Kind::Table(QUEUE), "Queue before each direction of the link."),
     count(
         "mtu",
@@ -297,7 +290,8 @@ pub(super) static LINK: &[Param] = &[
         .range(0.0, 1024.0),
     Param::new("forward", Kind::Table(DIRECTION), "What is different from the first site to the second."),
     Param::new("backward", Kind::Table(DIRECTION), "What is different from the second site to the first."),
-];
+    ],
+);
 
 pub(super) static TCP: &[Param] = &[
     text("congestion", "Congestion control, set on every socket; a mix like \"cubic+bbr\" is handed to the streams of a pair in turn.").default("cubic"),
@@ -345,81 +339,6 @@ pub(super) const STEP_PLACING: &[&str] =
 pub(super) const STEP_PAIRING: &[&str] =
     &["from", "to", "pairing", "turns", "pairs", "bytes", "count", "streams"];
 
-pub(super) static OUTAGE: &[Param] = &[FOR];
-pub(super) static RATE_ACTION: &[Param] = &[rate("to", "The rate meanwhile.").required(), FOR];
-pub(super) static DELAY_ACTION: &[Param] =
-    &[duration("add", "What is added to the delay.").required().range(0.0, HOUR_NS), FOR];
-pub(super) static LOSS_ACTION: &[Param] = &[
-    ratio("ratio", "Probability that a packet is lost meanwhile, instead of the link's own.").required(),
-    FOR,
-];
-pub(super) static DELAY_SOME_ACTION: &[Param] = &[
-    ratio("share", "Share of the packets, evenly spread: 0.5 takes every second.").required(),
-    duration("by", "How much longer they take.").required().range(0.0, HOUR_NS),
-    FOR,
-];
-pub(super) static CORRUPT_ACTION: &[Param] = &[
-    ratio("ratio", "Probability that one bit of a packet is inverted meanwhile, instead of the link's own.")
-        .required(),
-    FOR,
-];
-pub(super) static PAUSE_ACTION: &[Param] = &[FOR];
-pub(super) static DRAIN_ACTION: &[Param] = &[FOR];
-pub(super) static KILL_ACTION: &[Param] =
-    &[duration("for", "How long until they are started again; never unless given.")
-        .range(1.0, 30.0 * DAY_NS)];
-const FOR: Param = duration("for", "How long.").required().range(1.0, 30.0 * DAY_NS);
-
-pub(super) static SLOW_ACTION: &[Param] = &[
-    Param::new("factor", Kind::Ratio, "How many times as long everything takes.").required().range(1.0, 1e6),
-    FOR,
-];
-pub(super) static ERRORS_ACTION: &[Param] = &[
-    ratio("ratio", "Share of the reads and writes that fail, evenly spread.").required(),
-    Param::new("code", Kind::Choice(DISK_ERRORS), "The error.").default("EIO"),
-    FOR,
-];
-pub(super) static FULL_ACTION: &[Param] = &[FOR];
-pub(super) static STUCK_ACTION: &[Param] = &[FOR];
-/// Errors that disks give.
-pub(super) const DISK_ERRORS: &[&str] = &["EIO", "ENOSPC", "EROFS", "EREMOTEIO"];
-
-pub(super) static DO: &[Param] = &[
-    Param::new("outage", Kind::Table(OUTAGE), "Everything is lost."),
-    Param::new("rate", Kind::Table(RATE_ACTION), "The link has another rate."),
-    Param::new("delay", Kind::Table(DELAY_ACTION), "The link is longer."),
-    Param::new("loss", Kind::Table(LOSS_ACTION), "The link loses at random."),
-    Param::new(
-        "delay_some",
-        Kind::Table(DELAY_SOME_ACTION),
-        "A share of the packets takes longer and may be overtaken.",
-    ),
-    Param::new("corrupt", Kind::Table(CORRUPT_ACTION), "The link inverts bits at random."),
-    Param::new(
-        "pause",
-        Kind::Table(PAUSE_ACTION),
-        "The processes of the hosts stand still; `on` is host.NAME or site.NAME.",
-    ),
-    Param::new(
-        "kill",
-        Kind::Table(KILL_ACTION),
-        "The processes of the hosts are killed, and started again after `for`; without it they stay dead for the rest of the trial.",
-    ),
-    Param::new(
-        "drain",
-        Kind::Table(DRAIN_ACTION),
-        "Their service sends nobody new to these servers, which go on with what they have; `on` is service.NAME.ROLE or service.NAME.ROLE.HOST.",
-    ),
-    Param::new(
-        "slow",
-        Kind::Table(SLOW_ACTION),
-        "A disk takes longer; `on` is service.NAME.disk, service.NAME.disk.HOST or, of one of several, service.NAME.disk.HOST.NUMBER.",
-    ),
-    Param::new("errors", Kind::Table(ERRORS_ACTION), "A disk fails some of its reads and writes."),
-    Param::new("full", Kind::Table(FULL_ACTION), "A disk takes nothing more."),
-    Param::new("stuck", Kind::Table(STUCK_ACTION), "A disk answers no read and no write until it is over."),
-];
-
 pub(super) static MATCH: &[Param] = &[
     Param::new("from", Kind::Hosts, "Hosts that send the packets; any unless given."),
     Param::new("to", Kind::Hosts, "Hosts that the packets are for; any unless given."),
@@ -432,10 +351,10 @@ pub(super) static MATCH: &[Param] = &[
     ratio("share", "Share of these packets, evenly spread: 0.5 takes every second.").default("100%"),
 ];
 
-pub(super) static PHASE: Param =
+pub(super) const PHASE: Param =
     Param::new("phase", Kind::Duration, "How much later.").range(0.0, 30.0 * DAY_NS);
 
-pub(super) static FAULT: &[Param] = &[
+pub(crate) const FAULT: &[Param] = &[
     text("name", "Name of the fault.").required(),
     flag("enabled", "False leaves the fault out.").default("true"),
     duration("at", "When it starts, from the trial's start or from the start of `step`.").default("0s"),
@@ -449,11 +368,12 @@ pub(super) static FAULT: &[Param] = &[
     ),
     text(
         "on",
-        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob. Of pause and kill also service.NAME.ROLE[.HOST]; of slow, errors, full and stuck service.NAME.disk[.HOST].",
+        "link.NAME (both directions), link.NAME.forward, host.NAME.access.backward, host.NAME, site.NAME (the access links of all its hosts); NAME may be a glob. Of what happens to processes also service.NAME.ROLE[.HOST]; of what happens to disks service.NAME.disk[.HOST[.NUMBER]].",
     )
     .required(),
     Param::new("match", Kind::Table(MATCH), "Only the packets for which all of this holds."),
-    Param::new("do", Kind::Table(DO), "What happens; one of them.").required(),
+    // The kinds come from their owners, through the registry.
+    Param::new("do", Kind::Table(&[]), "What happens; one of them.").required(),
 ];
 
 pub(super) static PLACE: &[Param] = &[

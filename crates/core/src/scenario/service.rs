@@ -67,10 +67,10 @@ fn read(
         return None;
     }
     let system = reader.text("system")?;
-    let schema = match problems.systems.find(&system) {
+    let schema = match problems.language.systems.find(&system) {
         Ok(schema) => schema,
         Err(text) => {
-            let names = problems.systems.names();
+            let names = problems.language.systems.names();
             let help = suggestion(&system, names.iter().map(String::as_str));
             problems.add_helped(reader.place_of("system"), text, help);
             return None;
@@ -131,7 +131,7 @@ fn read(
         disk,
         origin,
     };
-    match problems.systems.address(&service, topology?) {
+    match problems.language.systems.address(&service, topology?) {
         Ok(at) => service.at = at,
         Err(text) => {
             problems.add(reader.place_of("system"), text);
@@ -336,8 +336,8 @@ fn read_options(reader: &Reader<'_>, schema: &'static SystemSchema) -> Option<Va
 
 fn engine_options<'a>(reader: &Reader<'_>, engine: &str, at: Place, node: &'a Node) -> Option<&'a Table> {
     let problems = reader.problems();
-    if let Err(text) = problems.systems.find(engine) {
-        let names = problems.systems.names();
+    if let Err(text) = problems.language.systems.find(engine) {
+        let names = problems.language.systems.names();
         problems.add_helped(at, text, suggestion(engine, names.iter().map(String::as_str)));
         return None;
     }

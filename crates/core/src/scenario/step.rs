@@ -29,7 +29,6 @@ pub(super) fn steps(
     root: &Table,
     topology: Option<&Topology>,
     services: &[Service],
-    workloads: &[WorkloadSchema],
     parameters: &BTreeMap<String, Value>,
     point: &dyn Fn(&str) -> String,
 ) -> Vec<Step> {
@@ -45,7 +44,7 @@ pub(super) fn steps(
     let reach = topology.map(|topology| Reach::new(root, topology));
     let real = root.get("hosts").is_some();
     for (index, (table, at)) in tables.iter().enumerate() {
-        let workload = workload_of(table, *at, workloads, context);
+        let workload = workload_of(table, context);
         let extra = workload.map_or(&[][..], |schema| schema.params);
         let what = titled("[[step]]", table.text("name"));
         let path = vec![Hop::Key("step".to_owned()), Hop::Index(index)];
@@ -198,12 +197,7 @@ fn refused_key(reader: &Reader<'_>, table: &Table, text: &str) -> Place {
     named.find_map(|key| table.get(key)).map_or(reader.at, |node| node.at)
 }
 
-fn workload_of<'w>(
-    table: &Table,
-    _at: Place,
-    workloads: &'w [WorkloadSchema],
-    context: &Context<'_>,
-) -> Option<&'w WorkloadSchema> {
+fn workload_of<'w>(table: &Table, context: &Context<'w>) -> Option<&'w WorkloadSchema> {
     let node = table.get("workload")?;
     let Some(name) = node.as_text() else {
         context
@@ -211,7 +205,7 @@ fn workload_of<'w>(
             .add(node.at, format!("`workload`: expected a text in quotes, found {}", node.what()));
         return None;
     };
-    let real = workloads.iter().filter(|schema| schema.is_workload());
+    let real = context.problems.language.workloads.iter().filter(|schema| schema.is_workload());
     let found = real.clone().find(|schema| schema.name == name);
     if found.is_none() {
         let all = real.map(|schema| schema.name);

@@ -4,7 +4,7 @@ use super::reader::{Context, Default as Written, Hop, Reader, TreePath, data_of}
 use super::schema;
 use super::tree::{Data, Node, Table};
 use crate::param::Value;
-use crate::topology::{BurstLoss, Discipline, Impairments, Jitter, Queue, Reorder};
+use crate::topology::{Discipline, Queue};
 use crate::units::Bytes;
 
 /// `over` laid on `base`, key by key, inner tables too. A key written in its short form is spelled out first, so that a
@@ -36,56 +36,6 @@ pub(super) fn spelled_out(key: &str, node: &Node) -> Node {
         }
         _ => node.clone(),
     }
-}
-
-/// `jitter`, `burst_loss`, `corrupt` and `reorder`; `None` (and problems) where one is wrong.
-pub(super) fn read_impairments(reader: &Reader<'_>) -> Option<Impairments> {
-    Some(Impairments {
-        jitter: read_jitter(reader)?,
-        burst_loss: read_burst_loss(reader)?,
-        corrupt: match reader.has("corrupt") {
-            true => reader.ratio("corrupt")?,
-            false => reader.ratio("corrupt").unwrap_or(0.0),
-        },
-        reorder: match reader.has("reorder") {
-            false => None,
-            true => {
-                let body = reader.table("reorder")?;
-                let (share, by_ns) = (body.ratio("share"), body.duration_ns("by"));
-                Some(Reorder { share: share?, by_ns: by_ns? })
-            }
-        },
-    })
-}
-
-fn read_jitter(reader: &Reader<'_>) -> Option<Option<Jitter>> {
-    let Some(node) = reader.node("jitter") else { return Some(None) };
-    if node.as_table().is_none() {
-        return Some(Some(Jitter { by_ns: reader.duration_ns("jitter")?, reorder: false }));
-    }
-    let body = reader.table("jitter")?;
-    let (by_ns, reorder) = (body.duration_ns("by"), body.flag("reorder"));
-    Some(Some(Jitter { by_ns: by_ns?, reorder: reorder? }))
-}
-
-fn read_burst_loss(reader: &Reader<'_>) -> Option<Option<BurstLoss>> {
-    if !reader.has("burst_loss") {
-        return Some(None);
-    }
-    let body = reader.table("burst_loss")?;
-    let (bad, length, loss) = (body.ratio("bad"), body.count("length"), body.ratio("loss"));
-    let (bad, length, loss) = (bad?, length? as f64, loss?);
-    // The good state is left with probability bad / (length (1 − bad)), which cannot be above 1.
-    let most = length / (length + 1.0);
-    if bad > most {
-        body.problems().add_help(
-            body.place_of("bad"),
-            format!("`bad` is {bad}, more than stays of {length} packets can add up to"),
-            format!("between two stays at least one packet meets the good state: at most {most:.4}"),
-        );
-        return None;
-    }
-    Some(Some(BurstLoss { bad, length_packets: length, loss }))
 }
 
 /// Where defaults that were computed are noted, if anywhere.

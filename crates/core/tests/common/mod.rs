@@ -1,9 +1,11 @@
 //! Schemas like those of the real registry, which core does not know.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::sync::LazyLock;
 use std::time::Duration;
+use weir_core::fault::{Act, FOR, FaultKind, FaultKinds, FaultOn, links};
 use weir_core::metric::{Better, Metric, Scope};
-use weir_core::scenario::{Opening, Overrides, Plan, ScenarioErrors, Shape, WorkloadSchema, load};
+use weir_core::scenario::{Language, Opening, Overrides, Plan, ScenarioErrors, Shape, WorkloadSchema, load};
 use weir_core::{Kind, Param, Values};
 
 const fn metric(name: &'static str, unit: &'static str, scope: Scope) -> Metric {
@@ -56,6 +58,32 @@ pub fn workloads() -> Vec<WorkloadSchema> {
     ]
 }
 
+/// Kinds of faults: those of links, and of processes two like those of the real registry.
+pub static FAULTS: LazyLock<FaultKinds> = LazyLock::new(|| FaultKinds::join(&[links::LINKS, PROCESSES]));
+
+const PROCESSES: &[FaultKind] = &[
+    FaultKind {
+        name: "pause",
+        about: "They stand still.",
+        on: FaultOn::Processes,
+        params: &[FOR],
+        act: |_| Act::Stop,
+        sentence: |_| "paused".to_owned(),
+    },
+    FaultKind {
+        name: "kill",
+        about: "They are killed.",
+        on: FaultOn::Processes,
+        params: &[Param::new("for", Kind::Duration, "How long.")],
+        act: |_| Act::Kill,
+        sentence: |_| "killed".to_owned(),
+    },
+];
+
+pub fn language(workloads: &[WorkloadSchema]) -> Language<'_> {
+    Language { workloads, faults: *FAULTS, ..Language::NONE }
+}
+
 pub fn metrics() -> Vec<Metric> {
     workloads().iter().flat_map(|schema| schema.metrics).copied().collect()
 }
@@ -69,7 +97,7 @@ pub const ROUND_ROBIN: &str = include_str!("../data/o2-round-robin.toml");
 pub fn try_load(text: &str, sets: &[&str], short: bool) -> Result<Plan, ScenarioErrors> {
     let overrides =
         Overrides { sets: sets.iter().map(|set| (*set).to_owned()).collect(), short, ..Overrides::default() };
-    load(text, "test.toml", &overrides, &workloads(), &weir_core::scenario::NoSystems)
+    load(text, "test.toml", &overrides, language(&workloads()))
 }
 
 #[track_caller]

@@ -5,7 +5,7 @@ use crate::escape::{Html, T, put};
 use crate::words::plural;
 use weir_core::record::ConfigurationRecord;
 use weir_core::topology::{Direction, Discipline, Link, Queue, Stage, TcpProfile, Topology};
-use weir_core::units::human;
+use weir_core::units::{human, share};
 
 /// Sites beyond which a picture is a tangle; the table remains.
 const SITES_DRAWN_MAX: usize = 16;
@@ -112,20 +112,7 @@ fn effects(direction: &Direction) -> Vec<String> {
     if direction.loss > 0.0 {
         all.push(format!("loss {}", loss(direction.loss)));
     }
-    let impairments = &direction.impairments;
-    if let Some(bursts) = impairments.burst_loss {
-        all.push(format!("bursty loss {}", loss(bursts.bad * bursts.loss)));
-    }
-    if let Some(jitter) = impairments.jitter {
-        let order = if jitter.reorder { ", out of order" } else { "" };
-        all.push(format!("jitter ≤ {}{order}", seconds(jitter.by_ns as f64)));
-    }
-    if let Some(reorder) = impairments.reorder {
-        all.push(format!("{} later by {}", loss(reorder.share), seconds(reorder.by_ns as f64)));
-    }
-    if impairments.corrupt > 0.0 {
-        all.push(format!("corrupts {}", loss(impairments.corrupt)));
-    }
+    all.extend(direction.impairments.words());
     all
 }
 
@@ -139,11 +126,7 @@ fn binary(bytes: u64) -> String {
 }
 
 fn loss(loss: f64) -> String {
-    match loss {
-        0.0 => "none".to_owned(),
-        small if small < 1e-3 => format!("{} ppm", human(small * 1e6, "1")),
-        other => format!("{} %", human(other * 100.0, "1")),
-    }
+    if loss == 0.0 { "none".to_owned() } else { share(loss) }
 }
 
 /// What one direction imposes, for a label.
