@@ -59,6 +59,7 @@ pub const SYSTEMS: &[weir_service::Builtin] = &[
         "forget.sh",
         "load.sh",
         "look.sh",
+        "names.sh",
         "proxy.cf",
         "queue.sh",
         "xrootd.cf"

@@ -340,3 +340,80 @@ fn a_system_spreads_what_it_keeps_over_several_disks_of_each_server_and_a_fault_
         assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
     }
 }
+
+const SPREAD_NAMES: &str = r#"
+[scenario]
+name = "spread-names"
+about = "Servers that keep their files on several disks each, under one root"
+trials = 2
+[[service]]
+name = "site"
+system = "xrootd"
+place = { manager = "store-0", server = ["store-1", "store-2"] }
+disk = { size = "200MB", rate = "100MB/s", position = "1ms", count = 2 }
+content = { path = "store/f-{n}", files = 8, size = "4MiB" }
+[[step]]
+name = "read"
+workload = "replay"
+hosts = "user-0"
+target = "service:site/store/f-{n}"
+file_count = 8
+jobs = 8
+files_per_job = 1
+trace = "random-1"
+reads = 60
+think = "20ms"
+[[step]]
+name = "write"
+workload = "io-burst"
+hosts = "user-0"
+target = "service:site/new"
+jobs = 8
+size = "2MB"
+repetitions = 1
+verify = true
+[[criterion]]
+text = "every file is found, whichever disk it is on"
+metric = "replay.failed_jobs"
+at_most = 0
+[[criterion]]
+text = "what is written anew is there too"
+metric = "io.failed_operations"
+at_most = 0
+"#;
+
+// Spec: services.md#service-13
+#[test]
+fn xrootd_serves_what_several_disks_of_each_server_hold_and_deals_what_is_written_over_them() {
+    need_lab();
+    let _turn = beside();
+    // So few and late packets that no busy machine holds them back.
+    let lab = services::LAB.replace("mtu = 1500", "mtu = 9000");
+    let lab = lab.replace("500Mbit/s", "100Mbit/s").replace("4ms", "40ms");
+    let text = format!("{SPREAD_NAMES}{lab}");
+    let scenario = Scenario::new(&text);
+    let results = passed(&scenario);
+    let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
+    for disk in ["store-1.0", "store-1.1", "store-2.0", "store-2.1"] {
+        let entity = format!("service.site.disk.{disk}");
+        for (step, metric) in
+            [("read", "disk.read_bytes_per_second"), ("write", "disk.written_bytes_per_second")]
+        {
+            let moved = of_trial(&trials, step, 0, metric, &entity);
+            assert!(moved > 1e3, "{disk} has {moved} bytes/s of {metric}: {trials}");
+        }
+    }
+    let origin = "[[service]]\nname = \"far\"\nsystem = \"xrootd\"\nplace = { server = \"user-0\" }\n";
+    let with_origin = text.replacen("[[service]]", &format!("{origin}[[service]]"), 1);
+    let with_origin = with_origin.replace("name = \"site\"", "name = \"site\"\norigin = \"far\"");
+    for (text, says) in [
+        (with_origin, "keeps on one disk a server"),
+        (
+            text.replace("system = \"xrootd\"", "system = \"xrootd\"\nset.xrootd = { replicas-data = 3 }"),
+            "2 have storage",
+        ),
+    ] {
+        let refused = Scenario::new(&text).run(&[]);
+        assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
+    }
+}

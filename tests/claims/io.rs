@@ -99,6 +99,36 @@ fn a_byte_that_is_wrong_is_in_the_failures_with_its_place_and_the_rest_counts() 
 
 // Spec: storage.md#failure-4
 #[test]
+fn a_load_whose_every_operation_fails_counts_and_is_no_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f");
+    let at = file.to_str().unwrap();
+    let made = run(&["io", "seq", at, "--file-size", "1MiB", "--mix", "0", "--keep", "--json"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.iter_mut().step_by(64 << 10).for_each(|byte| *byte ^= 1);
+    fs::write(&file, bytes).unwrap();
+    let ran = run(&["io", "seq", at, "--size", "64KiB", "--verify", "--json"]);
+    assert_eq!(ran.status, 3, "{}{}", ran.stdout, ran.stderr);
+    let summary = document(&ran);
+    assert_eq!(summary["points"][0]["valid_trials"], 1, "{summary:#}");
+    assert_eq!(mean(&summary, "io.failed_operations"), 16.0);
+    assert!(summary["points"][0]["metrics"].get("io.operations_total_per_second").is_none(), "{summary:#}");
+    assert!(summary["warnings"].to_string().contains("every one: 16 operations failed"), "{summary:#}");
+    // A scenario can judge it.
+    let scenario = folder.path().join("fails.toml");
+    let text = format!(
+        "[scenario]\nname = \"fails\"\nabout = \"nothing is as it was\"\ntrials = 1\n[[lab.site]]\nname = \"a\"\n\
+         [[step]]\nname = \"load\"\nworkload = \"io-seq\"\nhosts = \"a-0\"\ntarget = {at:?}\nsize = \"64KiB\"\nverify = true\n\
+         [[criterion]]\ntext = \"all of it fails\"\nmetric = \"io.failed_operations\"\nat_least = 16\n"
+    );
+    fs::write(&scenario, text).unwrap();
+    let out = folder.path().join("out");
+    let ran = run(&["run", scenario.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()]);
+    assert_eq!(document(&ran)["verdict"], "pass", "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
 fn what_cannot_be_loaded_is_an_error_in_words_and_nothing_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let lacks = folder.path().join("none");

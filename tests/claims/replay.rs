@@ -414,7 +414,7 @@ fn files_are_copied_from_the_origin_before_each_trial_unless_caches_are_kept() {
     let summary: Value = serde_json::from_str(&gone.stdout).unwrap();
     let results = Path::new(summary["results"].as_str().unwrap());
     let failures = fs::read_to_string(results.join("failures.jsonl")).unwrap();
-    assert!(gone.status == 3 && failures.contains("fetch failed"), "{failures}{summary:#}");
+    assert!(gone.status == 1 && failures.contains("fetch failed"), "{failures}{summary:#}");
     for (from, to, says) in [
         ("origin = \"archive\"", "origin = \"archve\"", "did you mean `archive`?"),
         ("origin = \"archive\"", "origin = \"pool\"", "no service above it is called \"pool\""),

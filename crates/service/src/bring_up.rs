@@ -293,11 +293,9 @@ fn put_content(
         }
         _ => 1,
     };
-    if copies > folders.len() {
-        let text = format!(
-            "each file is to lie on {copies} servers, and {} have storage of their own",
-            folders.len()
-        );
+    let apart = folders.len().min(servers().count());
+    if copies > apart {
+        let text = format!("each file is to lie on {copies} servers, and {apart} have storage of their own");
         return Err(failed(service, text));
     }
     for (number, copy) in (0..content.files).flat_map(|number| (0..copies).map(move |copy| (number, copy))) {

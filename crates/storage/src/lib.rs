@@ -17,6 +17,7 @@ mod tests;
 pub mod trace;
 mod workload;
 
+pub use metrics::is_all_failed;
 pub use plan::CACHES_KEY;
 use plan::Pattern;
 use weir_seams::Entry;

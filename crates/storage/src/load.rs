@@ -136,13 +136,14 @@ pub fn judged(
     }
     let first = hosts.iter().find_map(|host| host.first_failure.clone());
     let failed = sum(|it| it.failed);
-    if let Some(first) = first.as_ref().filter(|_| operations > 0) {
+    if let Some(first) = first {
         let verb = if failed == 1 { "operation" } else { "operations" };
-        derived.warnings.push(format!("{failed} {verb} failed, the first: {first}"));
+        let all = if operations == 0 { "every one: " } else { "" };
+        derived.warnings.push(format!("{all}{failed} {verb} failed, the first: {first}"));
     }
-    if operations == 0 {
-        let why = first.unwrap_or_else(|| "nothing was done within the time that counts".to_owned());
-        derived.invalid = Some(format!("no operation was done: {why}"));
+    // That all of it failed is a finding; that nothing was asked is none (decision 0031).
+    if operations == 0 && failed == 0 {
+        derived.invalid = Some("no operation was done within the time that counts".to_owned());
     }
     derived
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow::Borrowed;
 use std::collections::BTreeMap;
 use weir_core::evidence::{Around, Candidate, Factor, percent};
 use weir_core::metric::{Better, Metric, Scope};
+use weir_core::record::MetricSummary;
 use weir_core::shown::{Place, SeriesShown, Shown};
 use weir_core::units::human;
 
@@ -28,6 +29,12 @@ pub const REMOVE: &str = "io.remove_seconds";
 pub const READ_TOTAL: &str = "io.read_bytes_per_second";
 pub const WRITE_TOTAL: &str = "io.write_bytes_per_second";
 pub const JOBS: &str = "io.job_seconds";
+
+/// Whether all operations of a step failed.
+// Spec: storage.md#failure-4
+pub fn is_all_failed(metrics: &BTreeMap<String, MetricSummary>) -> bool {
+    metrics.get(FAILED).is_some_and(|failed| failed.mean > 0.0) && !metrics.contains_key(OPERATIONS_TOTAL)
+}
 
 const OF_BYTES_TOTAL: Metric = Metric::new(
     BYTES_TOTAL,

@@ -9,8 +9,10 @@ use crate::registry;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use std::path::PathBuf;
 use weir_core::param::Param;
+use weir_core::record::PointSummary;
 use weir_core::scenario;
 use weir_seams::workload::WorkloadEntry;
+use weir_storage::is_all_failed;
 
 /// What the names of the workloads begin with.
 const PREFIX: &str = "io-";
@@ -129,7 +131,7 @@ impl FromArgMatches for Args {
     }
 }
 
-/// Exit status 2: nothing could be measured; 3: what was measured does not count, or not all of it was.
+/// Exit status 2: nothing could be measured; 3: what was measured does not count, or not all of it was, or every operation failed.
 pub fn run(args: &Args) -> anyhow::Result<i32> {
     let args = match args {
         Args::Load(args) => args,
@@ -151,6 +153,7 @@ pub fn run(args: &Args) -> anyhow::Result<i32> {
     if summary.points.iter().all(|point| point.valid_trials == 0 && point.metrics.is_empty()) {
         return Ok(2);
     }
-    let complete = summary.points.iter().all(|point| point.valid_trials > 0);
+    let is_measured = |point: &PointSummary| point.valid_trials > 0 && !is_all_failed(&point.metrics);
+    let complete = summary.points.iter().all(is_measured);
     Ok(if complete && weir_sys::signal::interrupts() == 0 { 0 } else { 3 })
 }

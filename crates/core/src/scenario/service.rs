@@ -119,6 +119,14 @@ fn read(
     }
     // A service whose origin is wrong is one all the same: what else names it is not wrong for that.
     let origin = read_origin(reader, schema, before);
+    if let (Some(_), Some(shape)) = (&origin, &disk)
+        && shape.count > 1
+    {
+        let at = reader.table("disk").map_or(reader.at, |table| table.place_of("count"));
+        let message = format!("`count`: what {name} copies from its origin it keeps on one disk a server");
+        problems.add(at, message);
+        return None;
+    }
     let mut service = Service {
         name,
         system,
