@@ -13,7 +13,7 @@ use weir_disk::model::Settings;
 use weir_disk::{DiskProcess, Mounted};
 use weir_lab::Lab;
 use weir_lab::data::SHARED_NAME;
-use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare};
+use weir_service::{Daemon, Folder, Ground, Library, Running, Setting, prepare, shares_disks};
 use weir_storage::content::Content;
 use weir_sys::directory::Directory;
 use weir_telemetry::service::Watched;
@@ -162,6 +162,13 @@ pub fn start(
     library: &Library,
     of_lab: &Path,
 ) -> anyhow::Result<Up> {
+    let mut sharing = BTreeSet::new();
+    for service in services.iter().filter(|service| !service.system.is_empty()) {
+        if shares_disks(service, library.recipe(&service.system)?)? {
+            sharing.insert(service.name.as_str());
+        }
+    }
+    let shared = Folder { outside: of_lab.join(SHARED_NAME), inside: PathBuf::from(weir_lab::SHARED) };
     let hosts: BTreeSet<usize> = services.iter().flat_map(Service::hosts).collect();
     for host in &hosts {
         lab.hold(*host, of_lab)?;
@@ -172,6 +179,9 @@ pub fn start(
         let own = of_lab.join(name);
         let disks = |service: &Service| {
             let shape = service.disk.as_ref()?;
+            if sharing.contains(service.name.as_str()) {
+                return Some((service.name.clone(), vec![shared.join(&service.name)]));
+            }
             let folder = |number| {
                 let below = shape.name_on(&service.name, number);
                 let outside = own.join(DISKS_FOLDER).join(&below);
@@ -191,7 +201,6 @@ pub fn start(
     };
     let hosts: BTreeMap<usize, Ground<'_>> = hosts.iter().filter_map(ground).collect();
     let interrupted = || weir_sys::signal::interrupts() > 0;
-    let shared = Folder { outside: of_lab.join(SHARED_NAME), inside: PathBuf::from(weir_lab::SHARED) };
     let filler = vec![lab.exe().display().to_string(), CONTENT_PROCESS.to_owned()];
     let setting = Setting {
         filler,
@@ -206,7 +215,7 @@ pub fn start(
         prepared.push(prepare(service, library.recipe(&service.system)?, &setting)?);
     }
     let (disk_names, mounted): (Vec<DiskName>, Vec<Mounted<'_>>) =
-        disks(services, &hosts).into_iter().unzip();
+        disks(services, &hosts, &sharing).into_iter().unzip();
     let mut up = Up { disk_names, ..Up::default() };
     if let Some(first) = hosts.keys().next().filter(|_| !mounted.is_empty()) {
         let started = DiskProcess::start(lab.exe(), &mounted, lab.namespace(*first), outlives_us);
@@ -218,8 +227,12 @@ pub fn start(
     Ok(up)
 }
 
-/// The disks of services, for each server.
-fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Vec<(DiskName, Mounted<'a>)> {
+/// The disks of services, for each server; those of services that are `sharing` are an array of their own.
+fn disks<'a>(
+    services: &[Service],
+    hosts: &'a BTreeMap<usize, Ground<'a>>,
+    sharing: &BTreeSet<&str>,
+) -> Vec<(DiskName, Mounted<'a>)> {
     let mut all = Vec::new();
     for service in services {
         let Some(shape) = &service.disk else { continue };
@@ -237,7 +250,10 @@ fn disks<'a>(services: &[Service], hosts: &'a BTreeMap<usize, Ground<'a>>) -> Ve
                         cache_bytes: shape.cache_bytes,
                         depth: shape.depth,
                     },
-                    array: shape.array.clone(),
+                    array: shape.array.clone().or_else(|| {
+                        // A name that no scenario can give.
+                        sharing.contains(service.name.as_str()).then(|| format!("/{}", service.name))
+                    }),
                 };
                 let entity =
                     format!("{SERVICE_ENTITY}{}.disk.{}", service.name, shape.name_on(ground.name, number));

@@ -417,3 +417,69 @@ fn xrootd_serves_what_several_disks_of_each_server_hold_and_deals_what_is_writte
         assert!(refused.status == 2 && refused.stderr.contains(says), "{}", refused.stderr);
     }
 }
+
+const TWIN_TAILED: &str = r#"
+[scenario]
+name = "twin-tailed"
+about = "Two servers before one array: each takes over what the other served"
+trials = 2
+[[service]]
+name = "files"
+system = "xrootd"
+place = { manager = "store-0", server = ["store-1", "store-2"] }
+disk = { size = "100MB", rate = "8MB/s", position = "1ms" }
+content = { path = "store/f-{n}", files = 4, size = "8MiB" }
+set.xrootd = { shared = true }
+[[step]]
+name = "read"
+workload = "io-random"
+hosts = "user-0"
+target = "service:files/store"
+jobs = 4
+depth = 8
+size = "64KiB"
+verify = true
+duration = "9s"
+timeout = "2s"
+[[fault]]
+name = "one"
+at = "1s"
+on = "service.files.server.store-1"
+do = { kill = { for = "3s" } }
+[[fault]]
+name = "other"
+at = "5s"
+on = "service.files.server.store-2"
+do = { kill = { for = "3s" } }
+[[criterion]]
+text = "nothing is other than it was written"
+metric = "io.mismatched_operations"
+at_most = 0
+[[criterion]]
+text = "nobody waits for longer than for two time-outs"
+metric = "io.pause_seconds"
+at_most = "4s"
+[[criterion]]
+text = "both together give no more than their array"
+metric = "io.bytes_total_per_second"
+between = ["3MB/s", "8.1MB/s"]
+"#;
+
+// Spec: disk.md#disk-5
+#[test]
+fn of_two_servers_before_one_array_each_takes_over_what_the_other_served() {
+    need_lab();
+    let _turn = beside();
+    let lab = services::LAB.replace("mtu = 1500", "mtu = 9000").replace("4ms", "80ms");
+    let text = format!("{TWIN_TAILED}{lab}");
+    let scenario = Scenario::new(&text);
+    let results = passed(&scenario);
+    let trials = fs::read_to_string(results.join("trials.jsonl")).unwrap();
+    for server in ["store-1", "store-2"] {
+        let entity = format!("service.files.disk.{server}");
+        let read = of_trial(&trials, "read", 0, "disk.read_bytes_per_second", &entity);
+        assert!(read > 500e3, "{server} gave {read} bytes/s: {trials}");
+    }
+    let refused = Scenario::new(&text.replace("rate = \"8MB/s\"", "rate = \"8MB/s\", count = 2")).run(&[]);
+    assert!(refused.status == 2 && refused.stderr.contains("of one array"), "{}", refused.stderr);
+}

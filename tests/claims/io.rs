@@ -97,6 +97,31 @@ fn a_byte_that_is_wrong_is_in_the_failures_with_its_place_and_the_rest_counts() 
     assert!(failures.contains("EBADMSG") && failures.lines().count() == 1, "{failures}");
 }
 
+// Spec: storage.md#io-7
+#[test]
+fn how_much_of_a_file_is_in_memory_is_told_before_and_after() {
+    // A file system in memory has all of a file there always.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = folder.path().join("f");
+    fs::write(&file, vec![7; 8 << 20]).unwrap();
+    let resident = |arguments: &[&str]| {
+        let ran = run(&[&["io", "random", "--json"], arguments].concat());
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        let summary = document(&ran);
+        ["io.resident_before_ratio", "io.resident_after_ratio"].map(|metric| mean(&summary, metric))
+    };
+    let at = file.to_str().unwrap();
+    assert_eq!(resident(&[at, "--count", "10", "--size", "4KiB"]), [1.0, 1.0]);
+    let forget = ["if=/dev/null", &format!("of={at}"), "oflag=nocache", "conv=notrunc,fdatasync", "count=0"];
+    assert!(Command::new("dd").args(forget).output().unwrap().status.success());
+    let direct = format!("posix:{at}?direct=true");
+    assert_eq!(resident(&[&direct, "--count", "10", "--size", "4KiB"]), [0.0, 0.0]);
+    let [before, after] = resident(&[at, "--count", "10", "--size", "4KiB"]);
+    assert!(before == 0.0 && (0.001..1.0).contains(&after), "{before} {after}");
+    let ran = run(&["io", "random", "mem:", "--file-size", "1MiB", "--count", "10", "--json"]);
+    assert!(!ran.stdout.contains("io.resident"), "{}", ran.stdout);
+}
+
 // Spec: storage.md#failure-4
 #[test]
 fn a_load_whose_every_operation_fails_counts_and_is_no_success() {

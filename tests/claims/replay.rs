@@ -524,3 +524,59 @@ fn what_is_in_flight_on_a_server_is_listed_with_what_has_moved() {
     let fewer = scenario.run(&["--set", "step.analysis.jobs=1"]);
     assert_eq!(fewer.status, 1, "{}", fewer.stdout);
 }
+
+const UNFAIR: &str = r#"
+[scenario]
+name = "one-slow"
+about = "Half of the jobs read from a server whose disk is slow"
+trials = 2
+[[service]]
+name = "files"
+system = "xrootd"
+place = { manager = "store-0", server = ["store-1", "store-2"] }
+disk = { size = "100MB", rate = "100MB/s", position = "1ms" }
+content = { path = "store/f-{n}", files = 10, size = "4MiB" }
+[[step]]
+name = "analysis"
+workload = "replay"
+hosts = "user-0"
+target = "service:files/store/f-{n}"
+file_count = 10
+jobs = 10
+files_per_job = 1
+trace = "random-1"
+reads = 40
+[[fault]]
+name = "slow"
+on = "service.files.disk.store-1"
+do = { slow = { factor = 25, for = "60s" } }
+[[case]]
+name = "one-slow"
+[[case]]
+name = "alike"
+set = { "fault.slow.enabled" = false }
+[[criterion]]
+text = "who reads from the slow server has a small part of what the others have"
+case = "one-slow"
+metric = "replay.fairness_jain"
+at_most = 0.75
+[[criterion]]
+text = "and where servers are alike all have the same"
+case = "alike"
+metric = "replay.fairness_jain"
+at_least = 0.9
+[[criterion]]
+text = "no job fails for it"
+metric = "replay.failed_jobs"
+at_most = 0
+"#;
+
+// Spec: replay.md#replay-9
+#[test]
+fn how_evenly_jobs_fare_is_a_figure_that_one_slow_server_lowers() {
+    need_lab();
+    let _turn = beside();
+    let lab = LAB.replace("mtu = 1500", "mtu = 9000").replace("4ms", "20ms");
+    let scenario = Scenario::new(&format!("{UNFAIR}{lab}"));
+    passed(&scenario);
+}

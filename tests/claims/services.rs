@@ -1,8 +1,8 @@
 //! Real systems as services on a lab's hosts: packaged XRootD, and recipes written on the spot.
 
 use super::support::{
-    Ran, beside, eventually, finish_within, need_lab, ran, run, run_settled, settled, start, state_folder,
-    turn, weir,
+    Ran, beside, eventually, finish_within, need_lab, ran, run, run_settled, seeds, settled, start,
+    state_folder, turn, weir,
 };
 use serde_json::Value;
 use std::fs;
@@ -689,7 +689,10 @@ fn processes_that_see(mark: &str) -> usize {
 fn whenever_a_run_with_services_is_killed_lab_down_dead_leaves_nothing_of_it() {
     need_lab();
     let _turn = beside();
-    for delay_ms in [100, 300, 600, 1_200, 2_500] {
+    for number in 0..seeds(5) {
+        // However many there are, they lie evenly apart, closer where systems are brought up.
+        let place = (number as f64 * 0.618_034).fract();
+        let delay_ms = 100 + (8_000.0 * place * place) as u64;
         let scenario = Scenario::new(&format!("{READ}{LAB}{CLUSTER}"));
         let file = scenario.folder.path().join("scenario.toml");
         let out = scenario.folder.path().join("results");

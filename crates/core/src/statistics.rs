@@ -271,6 +271,14 @@ pub fn most_frequent<T: Ord + Copy>(things: impl Iterator<Item = T>) -> Option<(
     counts.into_iter().find(|(_, count)| *count == most)
 }
 
+/// Jain's fairness index of rates (Jain, Chiu and Hawe 1984): 1 where all are alike, 1/n where one of n has everything; `None` without one
+/// that is more than 0.
+pub fn jain(rates: &[f64]) -> Option<f64> {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,5 +418,13 @@ mod tests {
             prop_assert!(quantile >= pool.estimate(Statistic::Min).unwrap());
             prop_assert!(quantile <= pool.estimate(Statistic::Max).unwrap());
         }
+    }
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_one_nth_for_one_that_has_all() {
+        assert_eq!(jain(&[5.0; 8]), Some(1.0));
+        assert_eq!(jain(&[0.0, 0.0, 0.0, 7.0]), Some(0.25));
+        assert_eq!(jain(&[]), None);
+        assert_eq!(jain(&[0.0]), None);
     }
 }

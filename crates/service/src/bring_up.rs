@@ -40,7 +40,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    fn join(&self, below: impl AsRef<Path>) -> Folder {
+    pub fn join(&self, below: impl AsRef<Path>) -> Folder {
         Folder { outside: self.outside.join(&below), inside: self.inside.join(&below) }
     }
 }

@@ -17,3 +17,4 @@ pub use faults::FAULTS;
 pub use library::{Builtin, Library};
 pub use recipe::Recipe;
 pub use running::Running;
+pub use template::shares_disks;

@@ -2,7 +2,7 @@
 
 use crate::error::ServiceError;
 use crate::recipe::Recipe;
-use crate::template::address;
+use crate::template::{address, shares_disks};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,6 +124,13 @@ impl Systems for Library {
     }
     fn address(&self, service: &Service, topology: &Topology) -> Result<String, String> {
         let recipe = self.recipe(&service.system).map_err(|error| error.to_string())?;
+        let has_one = service.disk.as_ref().is_none_or(|disk| disk.count == 1);
+        if !has_one && shares_disks(service, recipe).map_err(|error| error.to_string())? {
+            return Err(format!(
+                "servers of {} that share their storage have one disk each, of one array",
+                service.name
+            ));
+        }
         address(service, recipe, topology).map_err(|error| error.to_string())
     }
     fn names(&self) -> Vec<String> {

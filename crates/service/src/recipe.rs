@@ -35,6 +35,8 @@ pub struct Recipe {
     pub content: Option<String>,
     /// On how many servers each file of it lies; a text with words.
     pub copies: Option<String>,
+    /// A text: where it comes out as something, all servers have one storage, `shared`, and their disks are one array before it.
+    pub shared: Option<String>,
     pub files: Vec<FilePart>,
     /// In the order in which they begin.
     pub steps: Vec<StartStep>,
@@ -186,6 +188,7 @@ struct Written {
     entry: Vec<Role>,
     content: Option<String>,
     copies: Option<String>,
+    shared: Option<String>,
     #[serde(default)]
     mounts: bool,
     disks: Option<u32>,
@@ -334,6 +337,7 @@ impl Recipe {
             entry: written.entry,
             content: written.content,
             copies: written.copies,
+            shared: written.shared,
             files: written.file,
             steps,
             file: file.to_owned(),

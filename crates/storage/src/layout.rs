@@ -2,6 +2,7 @@
 
 use crate::content::Content;
 use crate::plan::{MADE, NUMBER, Plan};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_seams::target::{
@@ -13,6 +14,26 @@ const BLOCK_BYTES: u64 = 1 << 20;
 const DEPTH: usize = 8;
 /// For each file when the load is over: whoever hangs is not waited for longer.
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Files of which it is asked how much is in memory; of more, these stand for all.
+const RESIDENT_FILES_MAX: usize = 4_096;
+
+/// What of files is in a machine's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resident {
+    pub resident_bytes: u64,
+    pub file_bytes: u64,
+}
+
+impl Resident {
+    /// The share of all hosts' files; `None` where one did not say, or there is nothing.
+    pub fn share<'a>(hosts: impl Iterator<Item = Option<&'a Resident>>) -> Option<f64> {
+        let hosts: Vec<&Resident> = hosts.collect::<Option<_>>()?;
+        let sum = |of: fn(&Resident) -> u64| hosts.iter().map(|host| of(host)).sum::<u64>() as f64;
+        let file_bytes = sum(|it| it.file_bytes);
+        (file_bytes > 0.0).then(|| sum(|it| it.resident_bytes) / file_bytes)
+    }
+}
 
 /// One file of the load.
 #[derive(Clone, Debug)]
@@ -55,6 +76,20 @@ impl Laid {
         let of_index = |index: u64| Some((index, found.get(&names.of(index))?.clone()));
         laid.files.extend(wanted.into_iter().filter_map(of_index));
         Ok(laid)
+    }
+
+    /// How much of the files is in this machine's memory; `None` where the target cannot tell.
+    // Spec: storage.md#io-7
+    pub fn resident(&mut self) -> Option<Resident> {
+        let of_path = |file: &LaidFile| (file.path.clone(), file.size_bytes);
+        let files: BTreeMap<String, u64> =
+            self.files.values().map(of_path).take(RESIDENT_FILES_MAX).collect();
+        let mut all = Resident::default();
+        for (path, size_bytes) in files {
+            all.resident_bytes += self.session.resident_bytes(&path)?;
+            all.file_bytes += size_bytes;
+        }
+        Some(all)
     }
 
     /// Those of one job, in its order.

@@ -1,6 +1,7 @@
 //! What every load on storage comes to, whatever its jobs do.
 
 use crate::job::Done;
+use crate::layout::Resident;
 use crate::metrics::{self, CLIENT_CPU};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct HostFigures {
     #[serde(default)]
     pub operation_seconds: Option<f64>,
     pub first_failure: Option<String>,
+    /// Of the load's files before and after it, where the target can tell.
+    #[serde(default)]
+    pub resident: [Option<Resident>; 2],
 }
 
 impl HostFigures {

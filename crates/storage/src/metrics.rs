@@ -29,6 +29,8 @@ pub const REMOVE: &str = "io.remove_seconds";
 pub const READ_TOTAL: &str = "io.read_bytes_per_second";
 pub const WRITE_TOTAL: &str = "io.write_bytes_per_second";
 pub const JOBS: &str = "io.job_seconds";
+pub const RESIDENT_BEFORE: &str = "io.resident_before_ratio";
+pub const RESIDENT_AFTER: &str = "io.resident_after_ratio";
 
 /// Whether all operations of a step failed.
 // Spec: storage.md#failure-4
@@ -116,6 +118,11 @@ pub static METRICS: &[Metric] = &[
         Scope::Flow,
         "Longest time in which no operation of a job completed while some were asked for.",
     ),
+    resident(
+        RESIDENT_BEFORE,
+        "Share of the load's files that was in the memory of the machine that loads them, when the load began.",
+    ),
+    resident(RESIDENT_AFTER, "As before the load, when it had ended: what it has left in memory."),
     OF_OPEN,
     OF_SYNC,
     OF_CPU,
@@ -127,6 +134,10 @@ pub static METRICS: &[Metric] = &[
         "From the start to the end of a job's last operation, a sync after it included.",
     ),
 ];
+
+const fn resident(name: &'static str, about: &'static str) -> Metric {
+    Metric::new(name, "1", Better::Neither, Scope::Trial, about)
+}
 
 const fn operation(name: &'static str, about: &'static str) -> Metric {
     Metric::new(name, "s", Better::Lower, Scope::Operation, about)

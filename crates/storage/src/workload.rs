@@ -1,8 +1,8 @@
 //! The io workloads: their plan, their hosts' parts, and what they come to together.
 
 use crate::lane::{Apart, JobPlan, Lane, LaneOutcome};
-use crate::layout::Laid;
-use crate::load::{HostFigures, at_once, bodies, generator, judged, percentile_ns};
+use crate::layout::{Laid, Resident};
+use crate::load::{HostFigures, TRIAL, at_once, bodies, generator, judged, percentile_ns};
 use crate::metrics;
 use crate::plan::{Pattern, Plan};
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,7 @@ impl Workload for Io {
         // Where it cannot be raised, opening the files will tell.
         let _ = weir_sys::socket::raise_open_files();
         let in_words = |error: TargetError| WorkloadError::new(error.text);
-        let laid = Laid::lay(&plan, &part.jobs, part.makes_shared).map_err(in_words)?;
+        let mut laid = Laid::lay(&plan, &part.jobs, part.makes_shared).map_err(in_words)?;
         let threads =
             std::thread::available_parallelism().map_or(1, NonZero::get).min(part.jobs.len()).max(1);
         let apart = Apart { times: part.jobs.len() <= TIMES_MAX, curves: part.jobs.len() <= CURVES_MAX };
@@ -130,7 +130,8 @@ impl Workload for Io {
             Lane::prepare(&plan, name, jobs, part.seed, apart).map_err(in_words)
         });
         let lanes = lanes.collect::<Result<_, _>>()?;
-        Ok(Box::new(Loading { host: assignment.host.clone(), plan, lanes, laid }))
+        let resident = laid.resident();
+        Ok(Box::new(Loading { host: assignment.host.clone(), plan, lanes, laid, resident }))
     }
 
     fn derive(&self, context: &DeriveContext<'_>, outcomes: &[Outcome]) -> Derived {
@@ -144,6 +145,14 @@ impl Workload for Io {
         let jobs = context.values.count("jobs").unwrap_or(1) as f64;
         let generator = rate.map(|rate| generator(&figures, jobs / rate));
         let mut derived = judged(context, &figures, is_remote, generator);
+        for (moment, metric) in [metrics::RESIDENT_BEFORE, metrics::RESIDENT_AFTER].into_iter().enumerate() {
+            let share = Resident::share(figures.iter().map(|host| host.resident[moment].as_ref()));
+            derived.rows.extend(share.map(|share| Row {
+                entity: TRIAL.to_owned(),
+                metric: metric.to_owned(),
+                value: Observed::Value(share),
+            }));
+        }
         let mix = context.values.ratio("mix").unwrap_or(1.0);
         let total = derived.rows.iter().find(|row| row.metric == metrics::BYTES_TOTAL).cloned();
         let kind =
@@ -162,6 +171,8 @@ struct Loading {
     lanes: Vec<Lane>,
     /// The files that were made go away with it.
     laid: Laid,
+    /// Before the load.
+    resident: Option<Resident>,
 }
 
 impl Task for Loading {
@@ -170,22 +181,30 @@ impl Task for Loading {
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        let Loading { host, plan, lanes, laid } = *self;
+        let Loading { host, plan, lanes, mut laid, resident } = *self;
         let lanes = at_once(lanes, |lane| lane.run(control))
             .map_err(|error| WorkloadError::new(format!("{}: {error}", plan.url)))?;
+        let resident = [resident, laid.resident()];
         drop(laid);
-        Ok(outcome(host, &plan, control, lanes))
+        Ok(outcome(host, &plan, control, lanes, resident))
     }
 }
 
-fn outcome(host: String, plan: &Plan, control: &Control, lanes: Vec<LaneOutcome>) -> Outcome {
+fn outcome(
+    host: String,
+    plan: &Plan,
+    control: &Control,
+    lanes: Vec<LaneOutcome>,
+    resident: [Option<Resident>; 2],
+) -> Outcome {
     let start_ns = (control.start_at() + plan.warm_up).as_ns();
     let mut outcome = Outcome { host, started_ns: control.start_at().as_ns(), ..Outcome::default() };
     outcome.ended_ns = lanes.iter().map(|lane| lane.ended_ns).max().unwrap_or(outcome.started_ns);
     let is_timed = plan.duration.is_some();
     let last_ns = lanes.iter().flat_map(|lane| &lane.jobs).map(|job| job.done.last_ns).max().unwrap_or(0);
     let end_ns = if is_timed { outcome.ended_ns } else { last_ns };
-    let mut body = HostFigures { counted_ns: end_ns.saturating_sub(start_ns), ..HostFigures::default() };
+    let counted_ns = end_ns.saturating_sub(start_ns);
+    let mut body = HostFigures { counted_ns, resident, ..HostFigures::default() };
     for lane in lanes {
         body.cpu_ns += lane.cpu.as_nanos() as u64;
         body.busier(lane.ran_and_waited);

@@ -109,6 +109,11 @@ pub static GROUPS: &[Group] = &[
         run: storage::xrootd_reads,
     },
     Group {
+        name: "storage-xrootd-random",
+        about: "`weir io random root://` against XRootD's C++ client, 1,000 reads of 8 KiB under way on loopback",
+        run: storage::xrootd_random,
+    },
+    Group {
         name: "storage-objects",
         about: "Ranged reads of an S3 server on loopback, 2,000 under way from one thread",
         run: storage::objects,

@@ -255,6 +255,55 @@ pub fn xrootd_reads(settings: &Settings) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
+/// Many small random reads of an XRootD server on loopback at once.
+pub fn xrootd_random(settings: &Settings) -> Result<Outcome, String> {
+    const DEPTH: &str = "1000";
+    let mut outcome = Outcome::default();
+    let server = xrootd(settings)?;
+    let url = format!("root://127.0.0.1:{}//store/f", server.port);
+    let seconds = settings.duration.as_secs().max(1) + 1;
+    let peer = settings.workspace.join("target/peers/xrdcl-random").display().to_string();
+    let what = "1,000 random reads of 8 KiB under way, reads a second";
+    beside(settings, &mut outcome, what, "XrdCl", Bound::AtMost(1.0), 1.0, |ours, outcome| {
+        let load = match ours {
+            true => line(&[
+                &settings.weir.display().to_string(),
+                "io",
+                "random",
+                &url,
+                "--size",
+                "8KiB",
+                "--depth",
+                DEPTH,
+                "--duration",
+                &format!("{}s", seconds + 1),
+                "--warm-up",
+                "1s",
+                "--json",
+            ]),
+            false => line(&[&peer, &url, "8192", DEPTH, &seconds.to_string()]),
+        };
+        remember(outcome, &line(&[&load.join(" ").replace(&server.port.to_string(), "PORT")]));
+        let ran = process::finish(&settings.scratch, &load, limit(settings))?;
+        let said = json(&ran.stdout)?;
+        let metrics = &said["points"][0]["metrics"];
+        let figures = match ours {
+            true => [
+                &metrics["io.operations_total_per_second"]["mean"],
+                &metrics["io.cpu_seconds_per_operation"]["mean"],
+            ],
+            false => [&said["reads_per_second"], &said["cpu_seconds_per_read"]],
+        };
+        match figures.map(serde_json::Value::as_f64) {
+            [Some(figure), Some(cpu_seconds)] => {
+                Ok(Run { figure, cpu_seconds_per_million: cpu_seconds * 1e6 })
+            }
+            _ => Err(format!("no figure: {}", said["warnings"])),
+        }
+    })?;
+    Ok(outcome)
+}
+
 /// Ranged reads of an object store on loopback, from one thread.
 pub fn objects(settings: &Settings) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();

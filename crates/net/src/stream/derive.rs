@@ -8,6 +8,7 @@ use crate::generator::{self, Account};
 use crate::rendezvous;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::record::{Observed, Row, Series};
+use weir_core::statistics::jain;
 use weir_seams::workload::{DeriveContext, Derived, FaultWindow, Outcome};
 
 /// Of a flow of which only the sending end is left.
@@ -102,13 +103,6 @@ fn acknowledged(bodies: &[StreamBody], received: &[&ReceivedFlow]) -> Vec<Row> {
         })
     });
     rows.collect()
-}
-
-/// Jain's fairness index; `None` without a flow or without a byte.
-pub fn jain(rates: &[f64]) -> Option<f64> {
-    let sum: f64 = rates.iter().sum();
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    (squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
 pub(super) fn facts(bodies: &[StreamBody], goodput_bits_per_second: f64) -> Option<TransportFacts> {
@@ -411,14 +405,6 @@ mod tests {
             Outcome { series: vec![series("flow.a.b.0", 1000, |_| 100.0), second], ..Outcome::default() };
         let curve = Curve::total(&[outcome]).unwrap();
         assert!((curve.rate(100 * MS, 900 * MS) * 1e6 - 150.0).abs() < 0.01);
-    }
-
-    #[test]
-    fn jains_index_is_one_for_equals_and_one_nth_for_one_that_has_all() {
-        assert_eq!(jain(&[5.0; 8]), Some(1.0));
-        assert_eq!(jain(&[0.0, 0.0, 0.0, 7.0]), Some(0.25));
-        assert_eq!(jain(&[]), None);
-        assert_eq!(jain(&[0.0]), None);
     }
 
     fn outcome(edges: [[u64; 2]; 2]) -> Outcome {

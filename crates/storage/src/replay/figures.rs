@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use weir_core::evidence::Around;
 use weir_core::metric::{Better, Metric, Modelled, Scope};
 use weir_core::record::Row;
+use weir_core::statistics::jain;
 
 pub const JOB: &str = "replay.job_seconds";
 pub const FAILED: &str = "replay.failed_jobs";
@@ -20,6 +21,7 @@ const WANTED: &str = "replay.wanted_bytes";
 const FETCHED: &str = "replay.fetched_ratio";
 const CACHE_GAIN: &str = "replay.cache_gain_ratio";
 const REQUESTS: &str = "replay.requests";
+const FAIRNESS: &str = "replay.fairness_jain";
 
 /// Files of a step of which each has its own figures; of more, each job has the mean of its files'.
 const FILES_APART_MAX: u64 = 512;
@@ -59,6 +61,7 @@ pub static METRICS: &[Metric] = &[
     of_trial(REQUESTS, "1", "Reads that were asked of the target, of one place or of many, and answered."),
     of_trial(FETCHED, "1", "Bytes that were asked of the target and came, for each byte that was wanted: more than 1 is waste of reading ahead."),
     Metric::new(CACHE_GAIN, "1", Better::Higher, Scope::Trial, "Bytes that came from the service for each byte that its disks gave: what is beyond 1 came out of caches, what is short of it was read in vain."),
+    Metric::new(FAIRNESS, "1", Better::Higher, Scope::Trial, "Jain's index of what jobs read a second, without their thinking: 1 where all fare alike, 1/n where one of n has everything. A job that got nothing counts."),
     of_trial(FAILED_RATIO, "1", "Share of the jobs that failed."),
     of_trial(CAUSES[0].1, "1", "Jobs that failed because a file could not be opened."),
     of_trial(CAUSES[1].1, "1", "Jobs that failed because a read did."),
@@ -175,11 +178,20 @@ pub fn of_all(sections: &[Section], around: &Around) -> Vec<Row> {
     if wanted > 0.0 {
         rows.push(value(ALL, FETCHED, fetched / wanted));
     }
+    let reading = sections.iter().filter(|section| section.kind == TRANSFER);
+    let rates: Vec<f64> = reading.map(rate_of).collect();
+    rows.extend(jain(&rates).map(|index| value(ALL, FAIRNESS, index)));
     let of_disks: f64 = around.disks.iter().map(|disk| disk.read_bytes).sum();
     if of_disks > 0.0 {
         rows.push(value(ALL, CACHE_GAIN, fetched / of_disks));
     }
     rows
+}
+
+/// What a job read a second of the time in which it did not think.
+fn rate_of(section: &Section) -> f64 {
+    let took_ns = section.end_ns.saturating_sub(section.begin_ns).saturating_sub(section.thought_ns);
+    if took_ns == 0 { 0.0 } else { section.wanted_bytes as f64 * 1e9 / took_ns as f64 }
 }
 
 #[cfg(test)]

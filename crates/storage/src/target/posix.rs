@@ -121,6 +121,11 @@ impl Files {
         Ok(Answer::Info { size_bytes: about.len(), is_folder: about.is_dir() })
     }
 
+    fn resident_bytes(&self, path: &str) -> Option<u64> {
+        let file = weir_sys::file::open(&self.path(path).ok()?, OpenOptions::new().read(true), false);
+        weir_sys::file::resident_bytes(&file.ok()?).ok()
+    }
+
     fn list(&self, path: &str) -> Result<Answer, TargetError> {
         let path = self.path(path)?;
         let names = fs::read_dir(&path).and_then(|entries| {
@@ -151,6 +156,10 @@ struct RingSession {
 }
 
 impl Session for RingSession {
+    fn resident_bytes(&mut self, path: &str) -> Option<u64> {
+        self.files.resident_bytes(path)
+    }
+
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for Request { tag, operation } in requests.drain(..) {
             let (file, kind, offset, buffer) = match operation {
@@ -218,6 +227,10 @@ struct PosixSession {
 }
 
 impl Session for PosixSession {
+    fn resident_bytes(&mut self, path: &str) -> Option<u64> {
+        self.files.resident_bytes(path)
+    }
+
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for Request { tag, operation } in requests.drain(..) {
             let opened = |file| self.files.open.get(file).map(Arc::clone);
