@@ -421,8 +421,8 @@ fn xrootd_serves_what_several_disks_of_each_server_hold_and_deals_what_is_writte
 const TWIN_TAILED: &str = r#"
 [scenario]
 name = "twin-tailed"
-about = "Two servers before one array: each takes over what the other served"
-trials = 2
+about = "Two servers before one array: one takes over what the other served"
+trials = 1
 [[service]]
 name = "files"
 system = "xrootd"
@@ -439,26 +439,25 @@ jobs = 4
 depth = 8
 size = "64KiB"
 verify = true
-duration = "9s"
-timeout = "2s"
+duration = "8s"
+timeout = "6s"
 [[fault]]
 name = "one"
-at = "1s"
+at = "3s"
 on = "service.files.server.store-1"
-do = { kill = { for = "3s" } }
-[[fault]]
-name = "other"
-at = "5s"
-on = "service.files.server.store-2"
-do = { kill = { for = "3s" } }
+do = { kill = {} }
 [[criterion]]
 text = "nothing is other than it was written"
 metric = "io.mismatched_operations"
 at_most = 0
 [[criterion]]
-text = "nobody waits for longer than for two time-outs"
+text = "nobody waits for long"
 metric = "io.pause_seconds"
 at_most = "4s"
+[[criterion]]
+text = "and no read fails"
+metric = "io.failed_operations"
+at_most = 0
 [[criterion]]
 text = "both together give no more than their array"
 metric = "io.bytes_total_per_second"
@@ -467,7 +466,7 @@ between = ["3MB/s", "8.1MB/s"]
 
 // Spec: disk.md#disk-5
 #[test]
-fn of_two_servers_before_one_array_each_takes_over_what_the_other_served() {
+fn of_two_servers_before_one_array_one_takes_over_what_the_other_served() {
     need_lab();
     let _turn = beside();
     let lab = services::LAB.replace("mtu = 1500", "mtu = 9000").replace("4ms", "80ms");
