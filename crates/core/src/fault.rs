@@ -161,7 +161,7 @@ pub fn duration_of(values: &Values) -> Option<Duration> {
 
 /// Claims every kind must keep.
 pub mod conformance {
-    use super::{FOR, FaultKind};
+    use super::{Act, FOR, FaultKind};
     use crate::Value;
     use crate::param::{Kind, Param, Values};
     use crate::units::{BitsPerSecond, Bytes};
@@ -180,6 +180,7 @@ pub mod conformance {
                 );
                 let act = (kind.act)(&values);
                 assert_eq!(act.on(), kind.on, "{}", kind.name);
+                assert!(act != Act::Link { whole: None, packets: None }, "{} does nothing", kind.name);
                 let sentence = (kind.sentence)(&values);
                 assert!(!sentence.is_empty() && !sentence.contains('\n'), "{}: {sentence:?}", kind.name);
                 let Some(of) = kind.params.iter().find(|param| param.name == FOR.name) else { continue };

@@ -212,12 +212,14 @@ pub trait Session: Send {
     /// Appends what has completed to `completions`; where there is nothing yet it waits for the first, at most `limit`.
     /// Errors: no waiting is possible, and the session is of no use any more.
     fn reap(&mut self, completions: &mut Vec<Completion>, limit: Duration) -> io::Result<()>;
-    /// Bytes of a file that this machine has in its memory, whoever reads them next; `None`: the target cannot tell. Before and after a
-    /// load, when nothing is under way.
-    fn resident_bytes(&mut self, _path: &str) -> Option<u64> {
+    /// Who can say how many bytes of these files this machine has in its memory, whoever reads them next; `None`: nobody. It is asked in
+    /// a thread of its own, since a file system may hang, and answers `None` of a file that it cannot look at.
+    fn resident(&self, _paths: Vec<String>) -> Option<Resident> {
         None
     }
 }
+
+pub type Resident = Box<dyn FnOnce() -> Option<u64> + Send>;
 
 pub type TargetEntry = crate::Entry<&'static dyn Target>;
 

@@ -4,6 +4,7 @@ use crate::content::Content;
 use crate::plan::{MADE, NUMBER, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc;
 use std::time::Duration;
 use weir_seams::target::{
     Answer, Buffer, Completion, Mode, Operation, Request, Session, SessionSettings, TargetError, ask,
@@ -18,18 +19,21 @@ const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 /// Files of which it is asked how much is in memory; of more, these stand for all.
 const RESIDENT_FILES_MAX: usize = 4_096;
 
+/// A file system that hangs is not waited for.
+const RESIDENT_WITHIN: Duration = Duration::from_secs(2);
+
 /// What of files is in a machine's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Resident {
+pub struct InMemory {
     pub resident_bytes: u64,
     pub file_bytes: u64,
 }
 
-impl Resident {
+impl InMemory {
     /// The share of all hosts' files; `None` where one did not say, or there is nothing.
-    pub fn share<'a>(hosts: impl Iterator<Item = Option<&'a Resident>>) -> Option<f64> {
-        let hosts: Vec<&Resident> = hosts.collect::<Option<_>>()?;
-        let sum = |of: fn(&Resident) -> u64| hosts.iter().map(|host| of(host)).sum::<u64>() as f64;
+    pub fn share<'a>(hosts: impl Iterator<Item = Option<&'a InMemory>>) -> Option<f64> {
+        let hosts: Vec<&InMemory> = hosts.collect::<Option<_>>()?;
+        let sum = |of: fn(&InMemory) -> u64| hosts.iter().map(|host| of(host)).sum::<u64>() as f64;
         let file_bytes = sum(|it| it.file_bytes);
         (file_bytes > 0.0).then(|| sum(|it| it.resident_bytes) / file_bytes)
     }
@@ -78,18 +82,18 @@ impl Laid {
         Ok(laid)
     }
 
-    /// How much of the files is in this machine's memory; `None` where the target cannot tell.
+    /// How much of the files is in this machine's memory; `None` where the target cannot tell, or does not in time.
     // Spec: storage.md#io-7
-    pub fn resident(&mut self) -> Option<Resident> {
+    pub fn resident(&self) -> Option<InMemory> {
         let of_path = |file: &LaidFile| (file.path.clone(), file.size_bytes);
         let files: BTreeMap<String, u64> =
             self.files.values().map(of_path).take(RESIDENT_FILES_MAX).collect();
-        let mut all = Resident::default();
-        for (path, size_bytes) in files {
-            all.resident_bytes += self.session.resident_bytes(&path)?;
-            all.file_bytes += size_bytes;
-        }
-        Some(all)
+        let file_bytes = files.values().sum();
+        let ask = self.session.resident(files.into_keys().collect())?;
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || tell.send(ask()));
+        let resident_bytes = told.recv_timeout(RESIDENT_WITHIN).ok()??;
+        Some(InMemory { resident_bytes, file_bytes })
     }
 
     /// Those of one job, in its order.

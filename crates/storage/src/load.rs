@@ -1,7 +1,7 @@
 //! What every load on storage comes to, whatever its jobs do.
 
 use crate::job::Done;
-use crate::layout::Resident;
+use crate::layout::InMemory;
 use crate::metrics::{self, CLIENT_CPU};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub struct HostFigures {
     pub first_failure: Option<String>,
     /// Of the load's files before and after it, where the target can tell.
     #[serde(default)]
-    pub resident: [Option<Resident>; 2],
+    pub resident: [Option<InMemory>; 2],
 }
 
 impl HostFigures {

@@ -1,7 +1,7 @@
 //! The io workloads: their plan, their hosts' parts, and what they come to together.
 
 use crate::lane::{Apart, JobPlan, Lane, LaneOutcome};
-use crate::layout::{Laid, Resident};
+use crate::layout::{InMemory, Laid};
 use crate::load::{HostFigures, TRIAL, at_once, bodies, generator, judged, percentile_ns};
 use crate::metrics;
 use crate::plan::{Pattern, Plan};
@@ -117,7 +117,7 @@ impl Workload for Io {
         // Where it cannot be raised, opening the files will tell.
         let _ = weir_sys::socket::raise_open_files();
         let in_words = |error: TargetError| WorkloadError::new(error.text);
-        let mut laid = Laid::lay(&plan, &part.jobs, part.makes_shared).map_err(in_words)?;
+        let laid = Laid::lay(&plan, &part.jobs, part.makes_shared).map_err(in_words)?;
         let threads =
             std::thread::available_parallelism().map_or(1, NonZero::get).min(part.jobs.len()).max(1);
         let apart = Apart { times: part.jobs.len() <= TIMES_MAX, curves: part.jobs.len() <= CURVES_MAX };
@@ -146,7 +146,7 @@ impl Workload for Io {
         let generator = rate.map(|rate| generator(&figures, jobs / rate));
         let mut derived = judged(context, &figures, is_remote, generator);
         for (moment, metric) in [metrics::RESIDENT_BEFORE, metrics::RESIDENT_AFTER].into_iter().enumerate() {
-            let share = Resident::share(figures.iter().map(|host| host.resident[moment].as_ref()));
+            let share = InMemory::share(figures.iter().map(|host| host.resident[moment].as_ref()));
             derived.rows.extend(share.map(|share| Row {
                 entity: TRIAL.to_owned(),
                 metric: metric.to_owned(),
@@ -172,7 +172,7 @@ struct Loading {
     /// The files that were made go away with it.
     laid: Laid,
     /// Before the load.
-    resident: Option<Resident>,
+    resident: Option<InMemory>,
 }
 
 impl Task for Loading {
@@ -181,7 +181,7 @@ impl Task for Loading {
     }
 
     fn run(self: Box<Self>, control: &Control) -> Result<Outcome, WorkloadError> {
-        let Loading { host, plan, lanes, mut laid, resident } = *self;
+        let Loading { host, plan, lanes, laid, resident } = *self;
         let lanes = at_once(lanes, |lane| lane.run(control))
             .map_err(|error| WorkloadError::new(format!("{}: {error}", plan.url)))?;
         let resident = [resident, laid.resident()];
@@ -195,7 +195,7 @@ fn outcome(
     plan: &Plan,
     control: &Control,
     lanes: Vec<LaneOutcome>,
-    resident: [Option<Resident>; 2],
+    resident: [Option<InMemory>; 2],
 ) -> Outcome {
     let start_ns = (control.start_at() + plan.warm_up).as_ns();
     let mut outcome = Outcome { host, started_ns: control.start_at().as_ns(), ..Outcome::default() };

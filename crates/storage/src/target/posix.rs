@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_core::{Kind, Param, Values};
 use weir_seams::target::{
-    Answer, Buffer, Completion, Mode, Offers, OpenFiles, Operation, Request, Session, SessionSettings,
-    Target, TargetError, TargetUrl, inside,
+    Answer, Buffer, Completion, Mode, Offers, OpenFiles, Operation, Request, Resident, Session,
+    SessionSettings, Target, TargetError, TargetUrl, inside,
 };
 use weir_sys::ring::{self, Asked, Done, Ring};
 use weir_sys::{clock, errno};
@@ -121,9 +121,13 @@ impl Files {
         Ok(Answer::Info { size_bytes: about.len(), is_folder: about.is_dir() })
     }
 
-    fn resident_bytes(&self, path: &str) -> Option<u64> {
-        let file = weir_sys::file::open(&self.path(path).ok()?, OpenOptions::new().read(true), false);
-        weir_sys::file::resident_bytes(&file.ok()?).ok()
+    fn resident(&self, paths: &[String]) -> Option<Resident> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| self.path(path)).collect::<Result<_, _>>().ok()?;
+        let of_path = |path: PathBuf| {
+            let file = weir_sys::file::open(&path, OpenOptions::new().read(true), false);
+            weir_sys::file::resident_bytes(&file.ok()?).ok()
+        };
+        Some(Box::new(move || paths.into_iter().map(of_path).sum()))
     }
 
     fn list(&self, path: &str) -> Result<Answer, TargetError> {
@@ -156,8 +160,8 @@ struct RingSession {
 }
 
 impl Session for RingSession {
-    fn resident_bytes(&mut self, path: &str) -> Option<u64> {
-        self.files.resident_bytes(path)
+    fn resident(&self, paths: Vec<String>) -> Option<Resident> {
+        self.files.resident(&paths)
     }
 
     fn submit(&mut self, requests: &mut Vec<Request>) {
@@ -227,8 +231,8 @@ struct PosixSession {
 }
 
 impl Session for PosixSession {
-    fn resident_bytes(&mut self, path: &str) -> Option<u64> {
-        self.files.resident_bytes(path)
+    fn resident(&self, paths: Vec<String>) -> Option<Resident> {
+        self.files.resident(&paths)
     }
 
     fn submit(&mut self, requests: &mut Vec<Request>) {
