@@ -674,7 +674,7 @@ pub fn plan_record(plan: &Plan) -> PlanRecord {
             roles: placed_roles(configuration, step),
             rounds: step.rounds.clone(),
             ceiling_bits_per_second: ceiling(configuration, step),
-            steady_after_ns: u64::try_from(step.steady_after().as_nanos()).unwrap_or(u64::MAX),
+            steady_after_ns: weir_core::time::nanoseconds(step.steady_after()),
         }
     };
     PlanRecord {

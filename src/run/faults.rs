@@ -10,6 +10,7 @@ use weir_core::fault::Act;
 use weir_core::scenario::{Affected, Fault, Role};
 use weir_core::schedule::{Change, Rule, Set};
 use weir_core::seed;
+use weir_core::time::nanoseconds;
 use weir_core::topology::Topology;
 use weir_core::units::share;
 
@@ -280,10 +281,6 @@ fn ordered(affected: &Affected) -> Option<(&[usize], Whose)> {
         Affected::Daemons { service, role, hosts } => Some((hosts, Whose::Daemons((service.clone(), *role)))),
         Affected::Link | Affected::Packets(_) => None,
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What happens, in words; and for whom, where that is not everyone.

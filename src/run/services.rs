@@ -246,7 +246,7 @@ fn disks<'a>(
                     settings: Settings {
                         size_bytes: shape.size_bytes,
                         rate_bytes_per_second: shape.rate.map_or(0, |rate| rate.0 / 8),
-                        position_ns: u64::try_from(shape.position.as_nanos()).unwrap_or(u64::MAX),
+                        position_ns: weir_core::time::nanoseconds(shape.position),
                         cache_bytes: shape.cache_bytes,
                         depth: shape.depth,
                     },

@@ -73,6 +73,14 @@ impl Param {
         let (default, required, is_in_points, auxiliary) = (None, false, false, None);
         Param { name, kind, default, required, range, about, is_in_points, auxiliary }
     }
+    /// A share or a probability.
+    pub const fn ratio(name: &'static str, about: &'static str) -> Self {
+        Param::new(name, Kind::Ratio, about).range(0.0, 1.0)
+    }
+    /// A time by which something is later: an hour at most.
+    pub const fn delay(name: &'static str, about: &'static str) -> Self {
+        Param::new(name, Kind::Duration, about).range(0.0, 3_600e9)
+    }
     pub const fn default(mut self, default: &'static str) -> Self {
         self.default = Some(default);
         self

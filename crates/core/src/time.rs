@@ -35,12 +35,16 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
     fn add(self, by: Duration) -> Instant {
-        Instant(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(self.0.saturating_add(nanoseconds(by)))
     }
 }
 impl Sub<Duration> for Instant {
     type Output = Instant;
     fn sub(self, by: Duration) -> Instant {
-        Instant(self.0.saturating_sub(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+        Instant(self.0.saturating_sub(nanoseconds(by)))
     }
+}
+/// A time in nanoseconds; one of more than 584 years is `u64::MAX`.
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -246,7 +246,7 @@ impl fmt::Display for Hertz {
 
 /// The text that parses back to exactly this duration.
 pub fn duration_text(duration: Duration) -> String {
-    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let ns = crate::time::nanoseconds(duration);
     let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     let (name, factor) = exact_unit(ns, &units);
     format!("{}{name}", ns / factor)

@@ -27,9 +27,7 @@ pub const FAULTS: &[FaultKind] = &[
         about: "A disk fails some of its reads and writes.",
         on: FaultOn::Disks,
         params: &[
-            Param::new("ratio", Kind::Ratio, "Share of the reads and writes that fail, evenly spread.")
-                .required()
-                .range(0.0, 1.0),
+            Param::ratio("ratio", "Share of the reads and writes that fail, evenly spread.").required(),
             Param::new("code", Kind::Choice(ERRORS), "The error.").default("EIO"),
             FOR,
         ],

@@ -4,7 +4,7 @@ use crate::daemon::{Asked, Daemon, Drain, LOOK_AGAIN, Order};
 use crate::error::{ServiceError, last_lines};
 use crate::recipe::{Argument, Ready, Recipe, StartStep, tuning};
 use crate::running::{LOG, Running, WhenCold};
-use crate::template::{HostWords, Words, arguments, fill, role_words};
+use crate::template::{HostWords, Words, arguments, fill, holds, role_words};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -243,11 +243,6 @@ fn lay_out(
         write().map_err(|error| at(&path, error))?;
     }
     Ok(())
-}
-
-/// Whether a text of the recipe comes out as something; `unsaid`: what holds where there is none.
-fn holds(recipe: &Recipe, text: Option<&String>, words: &Words, unsaid: bool) -> Result<bool, ServiceError> {
-    text.map_or(Ok(unsaid), |text| Ok(!fill(&recipe.file, text, words)?.trim().is_empty()))
 }
 
 /// Makes something a user's own; `None`: it stays root's.

@@ -152,13 +152,22 @@ pub fn arguments(file: &str, run: &[Argument], words: &Words) -> Result<Vec<Stri
     Ok(all)
 }
 
+/// Whether a text of the recipe comes out as something; `unsaid`: what holds where there is none.
+pub fn holds(
+    recipe: &Recipe,
+    text: Option<&String>,
+    words: &Words,
+    unsaid: bool,
+) -> Result<bool, ServiceError> {
+    text.map_or(Ok(unsaid), |text| Ok(!fill(&recipe.file, text, words)?.trim().is_empty()))
+}
+
 /// Whether all servers of a service have one storage, so that each of them takes over what another served.
 ///
 /// Errors: what the recipe says cannot be filled in.
 pub fn shares_disks(service: &Service, recipe: &Recipe) -> Result<bool, ServiceError> {
-    let Some(text) = &recipe.shared else { return Ok(false) };
     let words = Words::of(service, recipe, HostWords::default(), BTreeMap::new());
-    Ok(!fill(&recipe.file, text, &words)?.trim().is_empty())
+    holds(recipe, recipe.shared.as_ref(), &words, false)
 }
 
 /// Where clients find a service: its mount, or the recipe's URL at the first host of its entry.

@@ -132,7 +132,7 @@ fn plan(far: &str, values: &Values) -> PlanRecord {
                 parameters: values.0.iter().map(|(key, value)| (key.clone(), value.to_json())).collect(),
                 pairs: vec![["client".to_owned(), "server".to_owned()]],
                 ceiling_bits_per_second: None,
-                steady_after_ns: u64::try_from(measure::steady_after(values).as_nanos()).unwrap_or(u64::MAX),
+                steady_after_ns: weir_core::time::nanoseconds(measure::steady_after(values)),
             }],
             published: Default::default(),
         }],

@@ -3,6 +3,7 @@
 use super::{Act, FOR, FaultKind, FaultOn, time_of};
 use crate::param::{Kind, Param, Values};
 use crate::schedule::{Effect, Set};
+use crate::time::nanoseconds;
 use crate::units::{BitsPerSecond, duration_text, share};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub const LINKS: &[FaultKind] = &[
         name: "delay",
         about: "The link is longer.",
         on: FaultOn::Links,
-        params: &[longer("add", "What is added to the delay."), FOR],
+        params: &[Param::delay("add", "What is added to the delay.").required(), FOR],
         act: |values| {
             let add_ns = nanoseconds(time(values, "add"));
             Act::Link { whole: Some(Set::DelayAdd(add_ns)), packets: Some(Effect::Delay(add_ns)) }
@@ -41,7 +42,8 @@ pub const LINKS: &[FaultKind] = &[
         about: "The link loses at random.",
         on: FaultOn::Links,
         params: &[
-            chance("ratio", "Probability that a packet is lost meanwhile, instead of the link's own."),
+            Param::ratio("ratio", "Probability that a packet is lost meanwhile, instead of the link's own.")
+                .required(),
             FOR,
         ],
         act: |values| {
@@ -55,8 +57,8 @@ pub const LINKS: &[FaultKind] = &[
         about: "A share of the packets takes longer and may be overtaken.",
         on: FaultOn::Links,
         params: &[
-            chance("share", "Share of the packets, evenly spread: 0.5 takes every second."),
-            longer("by", "How much longer they take."),
+            Param::ratio("share", "Share of the packets, evenly spread: 0.5 takes every second.").required(),
+            Param::delay("by", "How much longer they take.").required(),
             FOR,
         ],
         act: |values| {
@@ -74,10 +76,11 @@ pub const LINKS: &[FaultKind] = &[
         about: "The link inverts bits at random.",
         on: FaultOn::Links,
         params: &[
-            chance(
+            Param::ratio(
                 "ratio",
                 "Probability that one bit of a packet is inverted meanwhile, instead of the link's own.",
-            ),
+            )
+            .required(),
             FOR,
         ],
         act: |values| {
@@ -87,14 +90,6 @@ pub const LINKS: &[FaultKind] = &[
         sentence: |values| format!("corruption of {} for {}", share(ratio(values, "ratio")), time_of(values)),
     },
 ];
-
-const fn chance(name: &'static str, about: &'static str) -> Param {
-    Param::new(name, Kind::Ratio, about).required().range(0.0, 1.0)
-}
-
-const fn longer(name: &'static str, about: &'static str) -> Param {
-    Param::new(name, Kind::Duration, about).required().range(0.0, 3_600e9)
-}
 
 fn ratio(values: &Values, key: &str) -> f64 {
     values.ratio(key).unwrap_or_default()
@@ -106,8 +101,4 @@ fn rate(values: &Values) -> BitsPerSecond {
 
 fn time(values: &Values, key: &str) -> Duration {
     values.duration(key).unwrap_or_default()
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

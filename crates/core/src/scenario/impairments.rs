@@ -18,36 +18,29 @@ pub(super) const KEYS: [Param; COUNT] = [
         Kind::Table(BURST_LOSS),
         "Loss in bursts (Gilbert 1960, Elliott 1963), beside `loss`: a good and a bad state, one move a packet.",
     ),
-    ratio("corrupt", "Probability that one bit of a packet is inverted on the wire.").default("0%"),
+    Param::ratio("corrupt", "Probability that one bit of a packet is inverted on the wire.").default("0%"),
     Param::new("reorder", Kind::Table(REORDER), "A share of the packets takes longer and may be overtaken."),
 ];
 
 const JITTER: &[Param] = &[
-    longer("by", "The largest addition to the delay; every packet draws its own, uniform from 0.").required(),
+    Param::delay("by", "The largest addition to the delay; every packet draws its own, uniform from 0.")
+        .required(),
     Param::new("reorder", Kind::Flag, "True lets packets overtake each other; false keeps their order.")
         .default("false"),
 ];
 
 const BURST_LOSS: &[Param] = &[
-    ratio("bad", "Long-run share of packets that meet the bad state.").required().range(0.0, 0.99),
+    Param::ratio("bad", "Long-run share of packets that meet the bad state.").required().range(0.0, 0.99),
     Param::new("length", Kind::Count, "Mean length of a stay in the bad state, in packets.")
         .required()
         .range(1.0, 1e9),
-    ratio("loss", "Probability of loss in the bad state.").default("100%"),
+    Param::ratio("loss", "Probability of loss in the bad state.").default("100%"),
 ];
 
 const REORDER: &[Param] = &[
-    ratio("share", "Share of the packets that take longer, chosen at random.").required(),
-    longer("by", "How much longer.").required(),
+    Param::ratio("share", "Share of the packets that take longer, chosen at random.").required(),
+    Param::delay("by", "How much longer.").required(),
 ];
-
-const fn ratio(name: &'static str, about: &'static str) -> Param {
-    Param::new(name, Kind::Ratio, about).range(0.0, 1.0)
-}
-
-const fn longer(name: &'static str, about: &'static str) -> Param {
-    Param::new(name, Kind::Duration, about).range(0.0, 3_600e9)
-}
 
 /// What a wire's keys say; `None` (and problems) where one is wrong.
 pub(super) fn read(reader: &Reader<'_>) -> Option<Impairments> {

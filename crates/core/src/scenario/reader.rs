@@ -7,6 +7,7 @@ use super::schema::{self, is_later_value};
 use super::tree::{Data, Entry, Node, Table, shortened};
 use crate::nearest::suggestion;
 use crate::param::{Kind, MEMBER_NAME, Member, Param, Raw, Seam, Value, takes_no};
+use crate::time::nanoseconds;
 use crate::units::{BitsPerSecond, Bytes, duration_text};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
         }
     }
     pub fn duration_ns(&self, key: &str) -> Option<u64> {
-        self.duration(key).map(|duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        self.duration(key).map(nanoseconds)
     }
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.value(key) {

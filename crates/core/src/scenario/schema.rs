@@ -39,7 +39,7 @@ const fn size(name: &'static str, about: &'static str) -> Param {
     Param::new(name, Kind::Size, about).range(0.0, 1e16)
 }
 const fn ratio(name: &'static str, about: &'static str) -> Param {
-    Param::new(name, Kind::Ratio, about).range(0.0, 1.0)
+    Param::ratio(name, about)
 }
 const fn flag(name: &'static str, about: &'static str) -> Param {
     Param::new(name, Kind::Flag, about)

@@ -7,7 +7,6 @@ use crate::door::{Link, TOKEN_BYTES};
 use crate::generator::{Lateness, Ticks};
 use crate::offset;
 use crate::rendezvous::Flow;
-use crate::stream::clock::nanoseconds;
 use crate::stream::engine::{payload, wait_for_start};
 use crate::threads::{self, Guard};
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,6 +14,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weir_core::Instant;
+use weir_core::time::nanoseconds;
 use weir_seams::workload::Control;
 use weir_sys::{clock, socket};
 

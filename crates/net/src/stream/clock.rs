@@ -1,6 +1,7 @@
 //! The instants a flow works by, all on its own host's monotonic clock.
 
 use std::time::Duration;
+use weir_core::time::nanoseconds;
 
 /// How long the end of a flow may take before it is called a failure.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +61,4 @@ impl Schedule {
             _ => u64::MAX,
         }
     }
-}
-
-pub fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,8 @@
 //! What a data thread has of the cores: its own time and its waiting, over the steady state.
 
-use super::clock::{Schedule, nanoseconds};
+use super::clock::Schedule;
 use std::time::Duration;
+use weir_core::time::nanoseconds;
 use weir_sys::clock::{self, ThreadMark};
 
 /// CPU time of a data thread.

@@ -3,7 +3,7 @@
 //! thread that moves the bytes, between two blocks: no other thread disturbs it, and nothing is allocated once the load has
 //! begun.
 
-use super::clock::{Ending, Patience, Schedule, nanoseconds};
+use super::clock::{Ending, Patience, Schedule};
 use super::cpu::ThreadCpu;
 use super::outcome;
 use super::pace::Pace;
@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use weir_core::Instant;
 use weir_core::scenario::plan::ramp_length;
+use weir_core::time::nanoseconds;
 use weir_seams::workload::{Control, Outcome, WorkloadError};
 use weir_sys::clock::{self, WaitWatch};
 use weir_sys::epoll::Epoll;

@@ -1,7 +1,7 @@
 //! From what the threads counted to an outcome.
 
 use super::audit;
-use super::clock::{Schedule, nanoseconds};
+use super::clock::Schedule;
 use super::cpu::ThreadCpu;
 use super::engine::{Half, Load};
 use super::pace::Pace;
@@ -15,6 +15,7 @@ use crate::watch::tape::ReceiverTape;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_core::record::{Observed, Row, Series};
+use weir_core::time::nanoseconds;
 use weir_seams::workload::Outcome;
 
 /// What `derive` needs of one end.

@@ -299,13 +299,13 @@ impl Receiver {
         }
         let quiet_ns = now_ns.saturating_sub(self.last_ns.max(end_ns));
         let patience = schedule.patience;
-        let text = if now_ns > end_ns && quiet_ns > super::clock::nanoseconds(patience.drain_idle) {
+        let text = if now_ns > end_ns && quiet_ns > weir_core::time::nanoseconds(patience.drain_idle) {
             format!(
                 "its end never came; nothing was received for {:?} after the load's end",
                 patience.drain_idle
             )
         } else if end_ns == u64::MAX
-            && now_ns.saturating_sub(self.last_ns) > super::clock::nanoseconds(patience.stall)
+            && now_ns.saturating_sub(self.last_ns) > weir_core::time::nanoseconds(patience.stall)
         {
             format!("nothing was received for {:?}", patience.stall)
         } else {

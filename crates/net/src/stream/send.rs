@@ -1,6 +1,6 @@
 //! The sending end of a flow.
 
-use super::clock::{Ending, Schedule, nanoseconds};
+use super::clock::{Ending, Schedule};
 use super::pace::Pace;
 use super::receive::Turn;
 use super::samples::Samples;
@@ -10,6 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use weir_core::failure::Failure;
+use weir_core::time::nanoseconds;
 use weir_sys::errno;
 use weir_sys::socket;
 use weir_sys::tcp_info::TcpInfo;

@@ -3,7 +3,6 @@
 
 use super::plan::WatchPlan;
 use crate::door::{CONNECT_LIMIT, Door, Way};
-use crate::stream::clock::nanoseconds;
 use crate::stream::engine::payload;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,6 +10,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weir_core::Instant;
+use weir_core::time::nanoseconds;
 use weir_seams::workload::Control;
 use weir_sys::poll::{self, Interest};
 use weir_sys::{clock, socket};
