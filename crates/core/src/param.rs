@@ -327,7 +327,7 @@ mod duration_ns {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::time::Duration;
     pub fn serialize<S: Serializer>(duration: &Duration, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_u64(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        out.serialize_u64(crate::time::nanoseconds(*duration))
     }
     pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
         u64::deserialize(input).map(Duration::from_nanos)

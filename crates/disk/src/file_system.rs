@@ -99,7 +99,7 @@ impl Behind {
 
     /// When the disk is done with a request that comes now.
     fn done_at(&self, request: DiskRequest) -> Instant {
-        let now_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now_ns = weir_core::time::nanoseconds(self.since.elapsed());
         let (mut disk, mut array) = (lock(&self.disk), lock(&self.array));
         let done_ns = disk.request(&mut array, now_ns, request);
         let Counts { read_bytes, written_bytes, cached_bytes, positionings, busy_ns } = disk.counts;

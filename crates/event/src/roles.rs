@@ -15,6 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_core::record::{Histogram, Series};
+use weir_core::time::nanoseconds;
 use weir_core::times::Times;
 use weir_core::{Instant, Value};
 use weir_seams::membership::{Member, Membership, Seat, Watch};
@@ -158,10 +159,9 @@ struct Record {
 
 impl Record {
     fn new(interval: Duration, length: Duration, events: Option<u64>) -> Record {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Record {
             events,
-            every_ns: ns(interval).max(ns(length) / SAMPLES_MAX).max(1),
+            every_ns: nanoseconds(interval).max(nanoseconds(length) / SAMPLES_MAX).max(1),
             next_ns: 0,
             first_beat_ns: 0,
             last_beat_ns: 0,
@@ -357,7 +357,7 @@ impl BuilderRole {
             shell.take_seat(seat)?;
         }
         let mut assembly = Times::new().map_err(ShellError::of("cannot keep times"))?;
-        let every_ns = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
+        let every_ns = nanoseconds(self.plan.interval).max(1_000_000);
         let mut taken = Series {
             entity: format!("builder.{}", self.name),
             name: "event.taken_bytes".to_owned(),
@@ -429,5 +429,5 @@ fn seat(
 /// Real time as a label: of two with one name the one that was started later stays.
 fn incarnation() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    nanoseconds(since)
 }

@@ -198,7 +198,7 @@ impl Shell {
         page.set(header::WRITE_FAILED, self.write_failed);
         page.set(header::UNROUTABLE, totals.unroutable + self.refused);
         page.set(header::ANSWERED, totals.answered);
-        page.set(header::CPU_NS, u64::try_from(thread_cpu_time().as_nanos()).unwrap_or(u64::MAX));
+        page.set(header::CPU_NS, weir_core::time::nanoseconds(thread_cpu_time()));
         page.set(header::TURNS, self.turns);
         page.set(header::LOOKED_NS, self.looked_ns);
         for (bucket, count) in self.lateness.iter().enumerate() {

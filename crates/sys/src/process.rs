@@ -674,7 +674,7 @@ pub fn take_short_turns(slice: Duration) -> io::Result<()> {
         flags: 0,
         nice,
         priority: 0,
-        runtime_ns: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+        runtime_ns: weir_core::time::nanoseconds(slice),
         deadline_ns: 0,
         period_ns: 0,
     };

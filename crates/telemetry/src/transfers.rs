@@ -183,7 +183,7 @@ impl Transfers {
     pub fn look(&self) -> usize {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let now_ns = weir_core::time::nanoseconds(now);
         let mut datagram = [0; DATAGRAM_BYTES];
         for _ in 0..DATAGRAMS_MAX {
             let Ok(length) = self.socket.recv(&mut datagram) else { break };

@@ -124,7 +124,7 @@ pub fn settled<T>(run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
 /// As `settled`, where only these factors mean that a run proves nothing.
 pub fn settled_unless<T>(unfit: &[&str], run: impl FnMut() -> T, summary: impl Fn(&T) -> &Value) -> T {
     let by_the_machine = |result: &T| -> Vec<String> {
-        let points = points_of(summary(result));
+        let points = listed(summary(result), "points");
         let cells = points.iter().filter_map(|point| point["matrix"]["cells"].as_array()).flatten();
         points
             .iter()
@@ -140,12 +140,12 @@ pub fn settled_unless<T>(unfit: &[&str], run: impl FnMut() -> T, summary: impl F
             let factor = &point["limiting_factor"]["name"];
             LIMITED.iter().any(|name| factor == name) && !unfit.iter().any(|name| factor == name)
         };
-        let mut points = points_of(summary(result)).iter();
+        let mut points = listed(summary(result), "points").iter();
         if points.any(|point| point["valid_trials"] != point["trials"] && !asked_for(point)) {
             reasons.push(summary(result)["warnings"].to_string());
         }
         // A trial may count whose emulator disturbed a metric: what is asked of that metric is left open.
-        let criteria = summary(result)["criteria"].as_array().map_or(&[][..], Vec::as_slice);
+        let criteria = listed(summary(result), "criteria");
         let left_open = criteria.iter().filter_map(|criterion| criterion["why"].as_str());
         reasons.extend(left_open.filter(|why| why.contains("trials are valid and")).map(str::to_owned));
         (!reasons.is_empty()).then(|| reasons.join("; "))
@@ -159,8 +159,8 @@ pub fn settled_unless<T>(unfit: &[&str], run: impl FnMut() -> T, summary: impl F
     }
 }
 
-fn points_of(summary: &Value) -> &[Value] {
-    summary["points"].as_array().map_or(&[], Vec::as_slice)
+fn listed<'a>(summary: &'a Value, what: &str) -> &'a [Value] {
+    summary[what].as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A machine of which the host takes some percent for minutes is in the way of every other run.

@@ -242,7 +242,7 @@ impl Director {
     /// Events without a builder that are older than the deadline (delivery-5); builders give up theirs themselves.
     pub(super) fn give_up_late(&mut self) {
         let Some(deadline) = self.settings.deadline else { return };
-        let deadline_ns = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        let deadline_ns = weir_core::time::nanoseconds(deadline);
         while let Some(&id) = self.waiting.front() {
             if self.age_ns(id) < deadline_ns {
                 return;

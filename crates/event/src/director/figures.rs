@@ -82,7 +82,7 @@ impl Figures {
             is_builder,
             kind,
             detected_at: now,
-            detect_ns: u64::try_from(now.since(heard).as_nanos()).unwrap_or(u64::MAX),
+            detect_ns: weir_core::time::nanoseconds(now.since(heard)),
             events_affected: events,
             events_open: events,
             recover_ns: (events == 0).then_some(0),

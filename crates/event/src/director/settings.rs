@@ -4,6 +4,7 @@ use super::search::SearchPlan;
 use crate::message::{RunId, Welcome};
 use std::time::Duration;
 use weir_core::Instant;
+use weir_core::time::nanoseconds;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -86,16 +87,15 @@ impl Settings {
     }
 
     pub(super) fn welcome(&self, run: &RunId, slot: u32, epoch: u32) -> Welcome {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         Welcome {
             run: run.clone(),
             slot,
             epoch,
             rate_hz: self.rate_hz,
-            probe_ns: ns(self.probe),
-            detect_ns: ns(self.detect),
+            probe_ns: nanoseconds(self.probe),
+            detect_ns: nanoseconds(self.detect),
             grant_window_bytes: self.grant_window_bytes,
-            deadline_ns: self.deadline.map(ns),
+            deadline_ns: self.deadline.map(nanoseconds),
             partial: self.partial,
             trigger_at_source: self.trigger_at_source,
             send_order: self.send_order.clone(),

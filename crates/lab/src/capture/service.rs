@@ -159,7 +159,7 @@ impl Captures {
         fabric: &mut Fabric,
     ) -> u64 {
         let real_now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let real_now_ns = u64::try_from(real_now.as_nanos()).unwrap_or(u64::MAX);
+        let real_now_ns = weir_core::time::nanoseconds(real_now);
         let (tap, writer) = pair(request, links, &self.names, self.lab_start, now, real_now_ns);
         self.started += 1;
         self.taps.push((self.started, tap));

@@ -202,7 +202,7 @@ impl Told<'_> {
                     unread: None,
                     clock: None,
                     seconds: None,
-                    slack_ns: u64::try_from(self.slack.as_nanos()).unwrap_or(u64::MAX),
+                    slack_ns: weir_core::time::nanoseconds(self.slack),
                 };
                 if let Some((goodput, _)) = flow.goodput() {
                     row(&flow.entity, "stream.flow_goodput_bits_per_second", goodput);
