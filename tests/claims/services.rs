@@ -452,6 +452,44 @@ do = { kill = { for = "2s" } }
     assert!(!mounts.contains("/site/files"), "{mounts}");
 }
 
+// Spec: services.md#service-15
+#[test]
+fn a_mount_whose_client_was_killed_is_there_again_when_the_client_is() {
+    need_lab();
+    let _turn = beside();
+    let more = r#"
+[[step]]
+name = "again"
+workload = "io-random"
+hosts = "user-0"
+target = "service:site/store/f-1?direct=true"
+size = "64KiB"
+verify = true
+duration = "2s"
+timeout = "10s"
+[[fault]]
+name = "client-dies"
+step = "read"
+at = "1s"
+on = "service.site.client.user-0"
+do = { kill = { for = "1s" } }
+"#;
+    let (read, _) = READ.split_once("[[criterion]]").unwrap();
+    let read = read
+        .replace("service:files/store/f-0", "service:site/store/f-0?direct=true")
+        .replace("trials = 2", "trials = 1");
+    let scenario = Scenario::new(&format!("{read}{LAB}{MOUNTED}{more}"));
+    let summary = document(&scenario.run(&[]));
+    let of_step = |step: usize, metric: &str| {
+        summary["points"][step]["metrics"][metric]["max"]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{metric}: {summary:#}"))
+    };
+    assert!(of_step(0, "io.failed_operations") > 0.0, "{summary:#}");
+    assert_eq!(of_step(1, "io.failed_operations"), 0.0, "{summary:#}");
+    assert!(of_step(1, "io.read_bytes_per_second") > 1e6, "{summary:#}");
+}
+
 /// A scenario with one service, in a folder with what else it needs.
 pub struct Scenario {
     folder: tempfile::TempDir,

@@ -373,6 +373,11 @@ fn start(
                         counters: counters(recipe, step, spot)?,
                         transfers,
                         drain: drain(recipe, step, spot)?,
+                        mount: service
+                            .mount
+                            .as_ref()
+                            .filter(|_| spot.role == Role::Client)
+                            .map(|it| it.at.clone()),
                         is_cold: is_cold || spot.role == Role::Client,
                         child: Some(child),
                         is_down: false,

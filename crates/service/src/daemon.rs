@@ -141,6 +141,8 @@ pub struct Daemon {
     /// Where it says what is open on it.
     pub transfers: Option<Arc<Transfers>>,
     pub(crate) drain: Option<Drain>,
+    /// In its host, where it mounts what it serves.
+    pub(crate) mount: Option<String>,
     /// It begins anew where caches are emptied.
     pub(crate) is_cold: bool,
     pub(crate) child: Option<Child>,
@@ -230,6 +232,11 @@ impl Daemon {
     }
 
     pub fn start_again(&mut self, holder: &Holder) -> io::Result<()> {
+        if let Some(mount) = &self.mount {
+            // What was mounted by one that was killed stays there, answers nobody, and another does not mount over it.
+            let run = ["umount", "--quiet", "--lazy", mount].map(str::to_owned).to_vec();
+            Order { run, user: None, ..self.order.clone() }.start(holder)?.wait(ASK_WITHIN);
+        }
         self.child = Some(self.order.start(holder)?);
         self.is_down = false;
         // A new one knows nothing of it.
