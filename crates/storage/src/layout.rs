@@ -89,7 +89,7 @@ impl Laid {
         let files: BTreeMap<String, u64> =
             self.files.values().map(of_path).take(RESIDENT_FILES_MAX).collect();
         let file_bytes = files.values().sum();
-        let ask = self.session.resident(files.into_keys().collect())?;
+        let ask = self.session.resident(files.into_iter().collect())?;
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || tell.send(ask()));
         let resident_bytes = told.recv_timeout(RESIDENT_WITHIN).ok()??;

@@ -14,13 +14,13 @@ pub fn open(path: &Path, options: &mut OpenOptions, direct: bool) -> io::Result<
     options.custom_flags(flags | libc::O_NOCTTY).open(path)
 }
 
-/// Bytes of a file that are in this machine's page cache (mincore(2)), to whole pages.
+/// Of the first `most_bytes` of a file, those that are in this machine's page cache (mincore(2)), to whole pages.
 ///
 /// Errors: the file cannot be mapped, or the kernel does not say (that of a file of somebody else's).
-pub fn resident_bytes(file: &File) -> io::Result<u64> {
+pub fn resident_bytes(file: &File, most_bytes: u64) -> io::Result<u64> {
     // A byte for each page is asked for at once.
     const MAPPED_BYTES: u64 = 1 << 30;
-    let file_bytes = file.metadata()?.len();
+    let file_bytes = file.metadata()?.len().min(most_bytes);
     // Safety: no memory is passed.
     let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
     let mut pages = Vec::new();
@@ -67,11 +67,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        assert_eq!(resident_bytes(&file).unwrap(), 0);
+        assert_eq!(resident_bytes(&file, u64::MAX).unwrap(), 0);
         file.write_all(&[1; 100_000]).unwrap();
-        assert_eq!(resident_bytes(&file).unwrap(), 100_000);
+        assert_eq!(resident_bytes(&file, u64::MAX).unwrap(), 100_000);
+        assert_eq!(resident_bytes(&file, 5_000).unwrap(), 5_000);
         file.set_len(3 << 30).unwrap();
-        let resident_bytes = resident_bytes(&file).unwrap();
+        let resident_bytes = resident_bytes(&file, u64::MAX).unwrap();
         assert!((100_000..1 << 20).contains(&resident_bytes), "{resident_bytes}");
     }
 }

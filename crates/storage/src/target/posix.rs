@@ -121,13 +121,15 @@ impl Files {
         Ok(Answer::Info { size_bytes: about.len(), is_folder: about.is_dir() })
     }
 
-    fn resident(&self, paths: &[String]) -> Option<Resident> {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| self.path(path)).collect::<Result<_, _>>().ok()?;
-        let of_path = |path: PathBuf| {
+    fn resident(&self, parts: &[(String, u64)]) -> Option<Resident> {
+        let of_part = |(path, bytes): &(String, u64)| Ok((self.path(path)?, *bytes));
+        let parts: Vec<(PathBuf, u64)> =
+            parts.iter().map(of_part).collect::<Result<_, TargetError>>().ok()?;
+        let of_part = |(path, bytes): (PathBuf, u64)| {
             let file = weir_sys::file::open(&path, OpenOptions::new().read(true), false);
-            weir_sys::file::resident_bytes(&file.ok()?).ok()
+            weir_sys::file::resident_bytes(&file.ok()?, bytes).ok()
         };
-        Some(Box::new(move || paths.into_iter().map(of_path).sum()))
+        Some(Box::new(move || parts.into_iter().map(of_part).sum()))
     }
 
     fn list(&self, path: &str) -> Result<Answer, TargetError> {
@@ -160,8 +162,8 @@ struct RingSession {
 }
 
 impl Session for RingSession {
-    fn resident(&self, paths: Vec<String>) -> Option<Resident> {
-        self.files.resident(&paths)
+    fn resident(&self, parts: Vec<(String, u64)>) -> Option<Resident> {
+        self.files.resident(&parts)
     }
 
     fn submit(&mut self, requests: &mut Vec<Request>) {
@@ -231,8 +233,8 @@ struct PosixSession {
 }
 
 impl Session for PosixSession {
-    fn resident(&self, paths: Vec<String>) -> Option<Resident> {
-        self.files.resident(&paths)
+    fn resident(&self, parts: Vec<(String, u64)>) -> Option<Resident> {
+        self.files.resident(&parts)
     }
 
     fn submit(&mut self, requests: &mut Vec<Request>) {
