@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpStream as StdStream};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -20,6 +20,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use weir_sys::socket;
+use weir_transport::tcp;
+use weir_transport::tcp_options::TcpOptions;
 use weir_transport::tls;
 
 /// Of what came and is not yet taken, and of what is to be sent. Thousands of connections have one each.
@@ -85,6 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 /// Connections that wait for their next request, by server.
 pub struct Connections {
     idle: Mutex<BTreeMap<Origin, Vec<SendRequest<Payload>>>>,
+    tcp: TcpOptions,
     trust: Option<TlsConnector>,
 }
 
@@ -98,10 +101,10 @@ pub struct Carried {
 
 impl Connections {
     /// Errors: certificates that are to be trusted cannot be read.
-    pub fn new(authorities: Option<PathBuf>, is_secure: bool) -> io::Result<Connections> {
+    pub fn new(tcp: TcpOptions, authorities: Option<PathBuf>, is_secure: bool) -> io::Result<Connections> {
         let trust =
             is_secure.then(|| tls::trust(authorities.as_deref()).map(TlsConnector::from)).transpose()?;
-        Ok(Connections { idle: Mutex::new(BTreeMap::new()), trust })
+        Ok(Connections { idle: Mutex::new(BTreeMap::new()), tcp, trust })
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, BTreeMap<Origin, Vec<SendRequest<Payload>>>> {
@@ -127,11 +130,21 @@ impl Connections {
         }
     }
 
+    async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let (stream, is_connected) = tcp::begin(&address, &self.tcp)?;
+        let stream = TcpStream::from_std(stream)?;
+        if !is_connected {
+            stream.writable().await?;
+            socket::pending_error(stream.as_fd())?;
+        }
+        Ok(stream)
+    }
+
     async fn connect(&self, origin: &Origin) -> io::Result<SendRequest<Payload>> {
         let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
         let mut connected = None;
         for address in tokio::net::lookup_host((origin.host.as_str(), origin.port)).await? {
-            match dial(address).await {
+            match self.dial(address).await {
                 Ok(stream) => {
                     connected = Some(stream);
                     break;
@@ -174,17 +187,4 @@ impl Carried {
             (error.into_error(), unsent)
         })
     }
-}
-
-/// As all sockets of a load are: what the machine's default for congestion control is does not count.
-async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = socket::tcp_socket(&address)?;
-    let is_connected = socket::begin_connect(socket.as_fd(), &address)?;
-    let stream = TcpStream::from_std(StdStream::from(socket))?;
-    if !is_connected {
-        stream.writable().await?;
-        socket::pending_error(stream.as_fd())?;
-    }
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }

@@ -4,13 +4,13 @@ use crate::connection::{Connections, Payload};
 use crate::place::{Origin, as_written, escaped, unescaped};
 use crate::ranges::{Parts, Wanted, range};
 use crate::sign::{self, Key};
+use crate::upload::Uploads;
 use crate::xml;
 use futures_util::future::try_join_all;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HOST, LOCATION, RANGE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -89,6 +89,7 @@ pub struct Asker {
     room: Semaphore,
     /// After which an operation has failed.
     pub limit: Duration,
+    pub uploads: Uploads,
 }
 
 /// Where a file is, as long as it is open.
@@ -118,26 +119,25 @@ fn in_words(error: &dyn std::error::Error) -> String {
 }
 
 impl Asker {
-    /// Errors: the certificates cannot be read.
+    /// With the connections goes how many there are at most.
     pub fn new(
         origins: Vec<Origin>,
         base: String,
         flavour: Flavour,
-        connections: usize,
-        authorities: Option<PathBuf>,
+        (connections, most): (Connections, usize),
         timeout: Duration,
-    ) -> Result<Asker, TargetError> {
-        let made = Connections::new(authorities, origins.iter().any(|origin| origin.is_secure));
-        Ok(Asker {
-            connections: made.map_err(|error| TargetError::new(format!("certificates: {error}")))?,
+    ) -> Asker {
+        Asker {
+            connections,
             origins,
             next: AtomicUsize::new(0),
             base,
             flavour,
-            room: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
+            room: Semaphore::new(most.min(Semaphore::MAX_PERMITS)),
             // Told by whoever knows why, before the load gives up by itself.
             limit: timeout / 10 * 9,
-        })
+            uploads: Uploads::default(),
+        }
     }
 
     /// The path of a request for `name` below the target.

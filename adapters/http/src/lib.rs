@@ -11,6 +11,7 @@ mod tests;
 mod upload;
 mod xml;
 
+use crate::connection::Connections;
 use crate::exchange::{Asker, Flavour};
 use crate::place::Origin;
 use crate::sign::Key;
@@ -20,6 +21,7 @@ use weir_seams::Entry;
 use weir_seams::target::{
     Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
 };
+use weir_transport::tcp::{self, CONGESTION};
 use weir_transport::tls::AUTHORITIES;
 
 /// Places that one operation reads: as many as XRootD's, so that one load goes to both.
@@ -36,10 +38,11 @@ const ALSO: Param = Param::new(
     Kind::Text,
     "Other servers of the same files, HOST:PORT with commas between them. Files are opened at each in turn.",
 );
-const PLAIN: &[Param] = &[CONNECTIONS, ALSO];
-const SECURE: &[Param] = &[CONNECTIONS, ALSO, AUTHORITIES];
+const PLAIN: &[Param] = &[CONNECTIONS, ALSO, CONGESTION];
+const SECURE: &[Param] = &[CONNECTIONS, ALSO, CONGESTION, AUTHORITIES];
 const OBJECTS: &[Param] = &[
     CONNECTIONS,
+    CONGESTION,
     AUTHORITIES,
     Param::new(
         "endpoint",
@@ -100,7 +103,11 @@ fn session(
     let connections =
         options.count("connections").and_then(|it| usize::try_from(it).ok()).unwrap_or(usize::MAX);
     let authorities = options.text("ca").map(PathBuf::from);
-    let asker = Asker::new(origins, base, flavour, connections, authorities, settings.timeout)?;
+    let tcp = tcp::to_server(options).map_err(|problem| TargetError::new(format!("{url}: {problem}")))?;
+    let secure = origins.iter().any(|origin| origin.is_secure);
+    let made = Connections::new(tcp, authorities, secure);
+    let made = made.map_err(|error| TargetError::new(format!("certificates: {error}")))?;
+    let asker = Asker::new(origins, base, flavour, (made, connections), settings.timeout);
     let session = session::HttpSession::new(asker);
     Ok(Box::new(session.map_err(|error| TargetError::new(format!("{url}: {error}")))?))
 }

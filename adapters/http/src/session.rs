@@ -21,7 +21,6 @@ struct File {
 type Files = Arc<Mutex<OpenFiles<Arc<File>>>>;
 
 pub struct HttpSession {
-    // Dropped first: what is under way is given up.
     runtime: Runtime,
     asker: Arc<Asker>,
     files: Files,
@@ -58,7 +57,7 @@ async fn within<T>(
 impl HttpSession {
     /// Errors: the runtime cannot be made.
     pub fn new(asker: Asker) -> io::Result<HttpSession> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime()?;
         let (tell, done) = unbounded_channel();
         Ok(HttpSession { runtime, asker: Arc::new(asker), files: Files::default(), tell, done })
     }
@@ -176,6 +175,23 @@ impl HttpSession {
             }
             None => complete(&self.tell, tag, Ok(Answer::Done), None, 0),
         }
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// What is under way is given up, and a server is told of uploads that nobody will join.
+impl Drop for HttpSession {
+    fn drop(&mut self) {
+        if self.asker.uploads.is_empty() {
+            return;
+        }
+        // Requests and connections end with the runtime that they are in: no part arrives after its upload was given up.
+        let Ok(own) = runtime() else { return };
+        drop(std::mem::replace(&mut self.runtime, own));
+        self.runtime.block_on(upload::forget(&self.asker));
     }
 }
 

@@ -4,9 +4,11 @@ use crate::connection::Payload;
 use crate::exchange::{Ask, Asker, Flavour, Place, Retried};
 use crate::session::complete;
 use crate::xml;
+use futures_util::future::join_all;
 use hyper::body::Bytes;
 use hyper::header::ETAG;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
@@ -19,6 +21,39 @@ const PARTS_AT_ONCE: usize = 4;
 const PARTS_MAX: u32 = 10_000;
 /// For a buffer whose connection has ended.
 const BACK_WITHIN: Duration = Duration::from_millis(200);
+
+/// For a server to forget uploads whose session is gone.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Uploads in parts that a server has begun with and that have neither been joined nor given up: the path, and the server's number.
+#[derive(Default)]
+pub struct Uploads(Mutex<BTreeSet<(String, String)>>);
+
+impl Uploads {
+    fn all(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    pub fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+    fn remove(&self, path: &str, id: &str) {
+        self.all().remove(&(path.to_owned(), id.to_owned()));
+    }
+}
+
+/// Gives up all uploads that are under way, where nobody is left to join them: a server keeps the parts of others for ever.
+pub async fn forget(asker: &Asker) {
+    let uploads = std::mem::take(&mut *asker.uploads.all());
+    let all = uploads.iter().map(|(path, id)| asker.tell(given_up(path, id), None));
+    tokio::time::timeout(FORGOTTEN_WITHIN, join_all(all)).await.ok();
+}
+
+/// AbortMultipartUpload.
+fn given_up(path: &str, id: &str) -> Ask {
+    let mut ask = Ask::new("DELETE", path);
+    ask.query.push(("uploadId", id.to_owned()));
+    ask
+}
 
 /// What is asked of a file that is written, in order.
 pub enum Order {
@@ -153,8 +188,11 @@ impl Writer {
             Some(Under::Parts(parts)) => {
                 let Flavour::Objects { part_bytes, .. } = &self.asker.flavour else { return };
                 let part_bytes = *part_bytes;
+                let late =
+                    || TargetError::coded("ETIMEDOUT", "the server does not take a part of what is written");
                 if parts.held.is_empty() && buffer.len() >= part_bytes {
-                    match parts.begin(&self.asker, &self.path).await {
+                    let begun = tokio::time::timeout(limit, parts.begin(&self.asker, &self.path)).await;
+                    match begun.unwrap_or_else(|_| Err(late())) {
                         Ok(()) => {
                             self.next += length;
                             return parts.send_buffer(&self.asker, &self.path, &self.done, tag, buffer);
@@ -164,7 +202,9 @@ impl Writer {
                 } else {
                     parts.held.extend_from_slice(&buffer);
                     let sent = if parts.held.len() >= part_bytes {
-                        parts.send_held(&self.asker, &self.path).await
+                        let sent =
+                            tokio::time::timeout(limit, parts.send_held(&self.asker, &self.path)).await;
+                        sent.unwrap_or_else(|_| Err(late()))
                     } else {
                         Ok(())
                     };
@@ -242,10 +282,10 @@ impl Parts {
             ask.query.push(("uploads", String::new()));
             let texts = asker.xml(asker.ask(ask, None).await?).await?;
             let id = xml::first(&texts, "InitiateMultipartUploadResult/UploadId").map(str::to_owned);
-            self.id =
-                Some(id.ok_or_else(|| {
-                    TargetError::coded("EPROTO", format!("{path}: the upload has no number"))
-                })?);
+            let id =
+                id.ok_or_else(|| TargetError::coded("EPROTO", format!("{path}: the upload has no number")))?;
+            asker.uploads.all().insert((path.to_owned(), id.clone()));
+            self.id = Some(id);
         }
         if self.begun >= PARTS_MAX {
             let text = format!("{path}: more than {PARTS_MAX} parts; say a larger `part`");
@@ -341,7 +381,10 @@ impl Parts {
         // A server that takes its time says yes first, and then perhaps no.
         match xml::first(&texts, "Error/Code") {
             Some(code) => Err(TargetError::coded("EIO", format!("{path}: the parts are not joined: {code}"))),
-            None => Ok(()),
+            None => {
+                asker.uploads.remove(path, self.id.as_deref().unwrap_or_default());
+                Ok(())
+            }
         }
     }
 
@@ -349,9 +392,14 @@ impl Parts {
     async fn abort(mut self, asker: &Asker, path: &str) {
         self.sent.abort_all();
         if let Some(id) = self.id.take() {
-            let mut ask = Ask::new("DELETE", path);
-            ask.query.push(("uploadId", id));
-            tokio::time::timeout(BACK_WITHIN * 10, asker.tell(ask, None)).await.ok();
+            let told = tokio::time::timeout(
+                asker.limit.min(BACK_WITHIN * 10),
+                asker.tell(given_up(path, &id), None),
+            )
+            .await;
+            if matches!(told, Ok(Ok(_))) {
+                asker.uploads.remove(path, &id);
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ use weir_seams::target::url::host_and_port;
 use weir_seams::target::{
     Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
 };
+use weir_transport::tcp::{self, CONGESTION};
 use weir_transport::tls::AUTHORITIES;
 
 const PARAMS: &[Param] = &[
@@ -27,6 +28,7 @@ const PARAMS: &[Param] = &[
         "Read and write with a checksum for each page of 4 KiB; a page that it does not fit is asked for again.",
     )
     .default("false"),
+    CONGESTION,
     AUTHORITIES,
 ];
 
@@ -131,7 +133,8 @@ impl Target for Root {
             secure: self.secure,
             token: token(user.uid),
         };
-        let session = session::XrootdSession::new(own, options.text("ca").as_deref().map(Path::new))
+        let tcp = tcp::to_server(options).map_err(|problem| TargetError::new(format!("{url}: {problem}")))?;
+        let session = session::XrootdSession::new(own, tcp, options.text("ca").as_deref().map(Path::new))
             .map_err(|error| TargetError::new(format!("{url}: {error}")))?;
         Ok(Box::new(session))
     }

@@ -11,6 +11,8 @@ use weir_seams::target::{Completion, Request, Session};
 use weir_sys::epoll::Epoll;
 use weir_sys::poll::Interest;
 use weir_sys::{clock, socket};
+use weir_transport::tcp;
+use weir_transport::tcp_options::TcpOptions;
 use weir_transport::tls::rustls::pki_types::ServerName;
 use weir_transport::tls::rustls::{ClientConfig, ClientConnection};
 use weir_transport::tls::trust;
@@ -74,6 +76,7 @@ impl Link {
 
 pub struct XrootdSession {
     client: Client,
+    tcp: TcpOptions,
     links: Vec<Option<Link>>,
     /// Unless a file of certificates was named, read when the first server speaks TLS: a hundred certificates take their time.
     trust: Option<Arc<ClientConfig>>,
@@ -85,8 +88,9 @@ pub struct XrootdSession {
 
 impl XrootdSession {
     /// `authorities`: a file of certificates that are trusted beside the machine's. Errors: also where it is none.
-    pub fn new(settings: Settings, authorities: Option<&Path>) -> io::Result<XrootdSession> {
+    pub fn new(settings: Settings, tcp: TcpOptions, authorities: Option<&Path>) -> io::Result<XrootdSession> {
         Ok(XrootdSession {
+            tcp,
             trust: authorities.map(|file| trust(Some(file))).transpose()?,
             client: Client::new(settings),
             links: Vec::new(),
@@ -146,13 +150,8 @@ impl XrootdSession {
         let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "the name has no address");
         while !addresses.is_empty() {
             let address = addresses.remove(0);
-            let begun = socket::tcp_socket(&address).and_then(|socket| {
-                let is_connected = socket::begin_connect(socket.as_fd(), &address)?;
-                Ok((TcpStream::from(socket), is_connected))
-            });
-            match begun {
+            match tcp::begin(&address, &self.tcp) {
                 Ok((stream, is_connected)) => {
-                    stream.set_nodelay(true)?;
                     self.epoll.add_writable(stream.as_fd(), connection as u64)?;
                     while self.links.len() <= connection {
                         self.links.push(None);

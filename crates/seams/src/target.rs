@@ -212,9 +212,10 @@ pub trait Session: Send {
     /// Appends what has completed to `completions`; where there is nothing yet it waits for the first, at most `limit`.
     /// Errors: no waiting is possible, and the session is of no use any more.
     fn reap(&mut self, completions: &mut Vec<Completion>, limit: Duration) -> io::Result<()>;
-    /// Who can say how many bytes of these files this machine has in its memory, whoever reads them next; `None`: nobody. It is asked in
-    /// a thread of its own, since a file system may hang, and answers `None` of a file that it cannot look at.
-    fn resident(&self, _paths: Vec<String>) -> Option<Resident> {
+    /// Who can say how many of these files' first bytes, as many as stand with each, this machine has in its memory, whoever reads them
+    /// next; `None`: nobody. It is asked in a thread of its own, since a file system may hang, and answers `None` of a file that it cannot
+    /// look at.
+    fn resident(&self, _parts: Vec<(String, u64)>) -> Option<Resident> {
         None
     }
 }

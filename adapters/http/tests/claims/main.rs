@@ -104,6 +104,35 @@ fn an_object_in_parts_is_whole_when_it_is_closed_and_a_write_elsewhere_is_refuse
     }
 }
 
+// Spec: http.md#write-2
+#[test]
+fn parts_of_a_file_whose_session_ends_before_it_is_closed_are_not_kept_by_the_server() {
+    let server = Server::objects();
+    const PART_BYTES: u64 = 8 << 20;
+    let parts = || {
+        let mut folders = vec![server.store().parent().unwrap().to_owned()];
+        let mut count = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                match entry.metadata().unwrap() {
+                    it if it.is_dir() => folders.push(entry.path()),
+                    it => count += usize::from(it.len() >= PART_BYTES),
+                }
+            }
+        }
+        count
+    };
+    let mut session = session(&server.object_url("", SECRET));
+    for name in ["one", "two"] {
+        let file = opened(&mut *session, name, Mode::Create);
+        let buffer = Buffer::new(PART_BYTES as usize);
+        ask_with_buffer(&mut *session, Operation::Write { file, offset: 0, buffer }, LIMIT).unwrap();
+    }
+    assert_eq!(parts(), 2);
+    drop(session);
+    assert_eq!(parts(), 0);
+}
+
 // Spec: http.md#write-1
 #[test]
 fn what_is_written_anew_replaces_what_was_there_when_it_is_whole() {
