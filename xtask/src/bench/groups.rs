@@ -123,6 +123,7 @@ pub static GROUPS: &[Group] = &[
         about: "`weir io burst` against IOR on this machine",
         run: storage::bursts,
     },
+    Group { name: "ready", about: "`weir lab up` of services until they serve", run: ready },
     Group { name: "small", about: "Start-up time, size, lab of 33 hosts, idle fabric", run: small },
 ];
 
@@ -394,6 +395,33 @@ fn series(settings: &Settings) -> Result<Outcome, String> {
         outcome.rows.push(ratio(name, bound, ("1 ms", &fine), ("100 ms", &coarse)));
     }
     outcome.notes.push("A round is four runs (A B B A) and one ratio: the mean of both runs of 1 ms over that of both of 100 ms.".to_owned());
+    Ok(outcome)
+}
+
+/// Labs with services, and the seconds after which they serve at the latest.
+const READY: &[(&str, &str, f64)] = &[
+    ("ready-xrootd-7", "a manager and six XRootD servers with disks", 20.0),
+    ("ready-xrootd-1", "one XRootD server", 3.0),
+    ("ready-webdav", "nginx", 3.0),
+    ("ready-s3", "versitygw", 3.0),
+    ("ready-glusterfs", "GlusterFS of three servers with disks, mounted", 15.0),
+];
+
+fn ready(settings: &Settings) -> Result<Outcome, String> {
+    let mut outcome = Outcome::default();
+    let name = format!("bench-{}", std::process::id());
+    let mut seconds = vec![Vec::new(); READY.len()];
+    for _ in 0..settings.rounds(ROUNDS) {
+        for ((file, ..), seconds) in READY.iter().zip(&mut seconds) {
+            seconds.push(place::lab_up(settings, &format!("{file}.toml"), &name)?);
+            place::lab_down(settings, &name)?;
+        }
+    }
+    for ((file, what, most), values) in READY.iter().zip(seconds) {
+        outcome.commands.push(format!("weir lab up bench/labs/{file}.toml --name NAME"));
+        let (name, bound) = (format!("`weir lab up` of {what}"), Bound::AtMost(*most));
+        outcome.rows.push(Row { name, unit: "s", bound, values, arms: vec![] });
+    }
     Ok(outcome)
 }
 
