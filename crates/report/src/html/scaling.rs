@@ -123,7 +123,10 @@ fn figure<'a>(
     for marks in curves.values_mut() {
         marks.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    curves.retain(|_, marks| marks.len() >= 2);
+    let count = curves.len();
+    let lines = curves.values().filter(|marks| marks.len() >= 2).count();
+    // Of an arm of which one point counts there is a mark beside the lines of the others, where there is room for all.
+    curves.retain(|_, marks| marks.len() >= 2 || lines > 0 && count <= CURVES_MAX);
     let all: Vec<&Mark<'_>> = curves.values().take(CURVES_MAX).flatten().collect();
     let unit = all.first()?.metric.unit.clone();
     let on_curve = |id: &str| {
@@ -383,5 +386,15 @@ mod tests {
             assert!(figure.contains(text), "{text}: {figure}");
         }
         assert!(!figure.contains("NaN") && !figure.contains("inf"), "{figure}");
+    }
+
+    #[test]
+    fn an_arm_of_which_one_point_counts_is_a_mark_beside_the_lines_of_the_others() {
+        let page = page(|summary| {
+            let mut of_step = summary.points.iter_mut().filter(|point| point.step == "many");
+            of_step.next().unwrap().case = Some("single".to_owned());
+        });
+        let figure = scaling(&page);
+        assert!(figure.contains("single</span>"), "{figure}");
     }
 }
