@@ -140,6 +140,7 @@ fn a_load_whose_every_operation_fails_counts_and_is_no_success() {
     let summary = document(&ran);
     assert_eq!(summary["points"][0]["valid_trials"], 1, "{summary:#}");
     assert_eq!(mean(&summary, "io.failed_operations"), 16.0);
+    assert_eq!(summary["points"][0]["limiting_factor"]["name"], "failures", "{summary:#}");
     assert!(summary["points"][0]["metrics"].get("io.operations_total_per_second").is_none(), "{summary:#}");
     assert!(summary["warnings"].to_string().contains("every one: 16 operations failed"), "{summary:#}");
     // A scenario can judge it.

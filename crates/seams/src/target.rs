@@ -6,7 +6,7 @@ pub mod conformance;
 pub mod files;
 pub mod url;
 
-pub use buffer::{Buffer, Piece};
+pub use buffer::{Buffer, Mark, Piece};
 pub use files::{OpenFiles, inside};
 pub use url::TargetUrl;
 

@@ -143,7 +143,11 @@ pub fn judged(
     if let Some(first) = first {
         let verb = if failed == 1 { "operation" } else { "operations" };
         let all = if operations == 0 { "every one: " } else { "" };
-        derived.warnings.push(format!("{all}{failed} {verb} failed, the first: {first}"));
+        let text = format!("{all}{failed} {verb} failed, the first: {first}");
+        if operations == 0 {
+            derived.candidates.push(Candidate::new(&metrics::FAILURES, 1.0, vec![text.clone()]));
+        }
+        derived.warnings.push(text);
     }
     // That all of it failed is a finding; that nothing was asked is none (decision 0031).
     if operations == 0 && failed == 0 {

@@ -219,8 +219,16 @@ pub static METADATA: Factor = Factor {
     next: "put more into each file, keep files open, or run more jobs; what each operation took is in the report",
     command: "weir explain step.io-small",
 };
+/// Asked last: what a full disk or server fails is that disk's or server's.
+pub static FAILURES: Factor = Factor {
+    name: "failures",
+    rank: 96,
+    about: "Every operation failed: what the target can do was not seen.",
+    next: "read what failed, by code and place, and mend that first",
+    command: "weir report DIR",
+};
 pub static FACTORS: &[&Factor] =
-    &[&DISK_READ, &DISK_WRITE, &SERVER_SLOTS, &SERVER_CPU, &CLIENT_CPU, &METADATA];
+    &[&DISK_READ, &DISK_WRITE, &SERVER_SLOTS, &SERVER_CPU, &CLIENT_CPU, &METADATA, &FAILURES];
 /// What is asked of names. Closing is not among them: what was written is often sent then.
 pub const OF_NAMES: [&str; 4] = [OPEN, STAT, LIST, REMOVE];
 /// Share of the time of all operations.

@@ -1,12 +1,21 @@
 //! Reads and writes by io_uring: many under way from one thread, each completion the kernel's own.
 
-use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Files and pieces of memory that one ring registers at most; what is beyond is handed over with each operation.
+const FILES_MAX: u32 = 4_096;
+const MEMORIES_MAX: u16 = 4_096;
+/// Of larger memory, what each operation costs is spread over many pages, and pinning it takes milliseconds.
+const MEMORY_BYTES_MAX: usize = 2 << 20;
+
+static RINGS: AtomicU64 = AtomicU64::new(0);
 
 /// What is asked for.
 pub enum Kind {
@@ -25,6 +34,9 @@ pub struct Asked {
     /// Of the memory, what is read into or written from: the first byte, and how many.
     pub from: usize,
     pub length_bytes: usize,
+    /// Where the kernel has the file and the memory already.
+    pub file_place: Option<u32>,
+    pub memory_place: Option<u16>,
 }
 
 /// What came of one.
@@ -48,6 +60,11 @@ pub struct Ring {
     waiting: Vec<usize>,
     /// Completions that are being looked at: slot and result.
     seen: Vec<(u64, i32)>,
+    number: u64,
+    /// Places for files, the next one last; and how many pieces of memory have theirs.
+    file_places: Vec<u32>,
+    memory_count: u16,
+    memory_most: u16,
 }
 
 impl Ring {
@@ -57,7 +74,68 @@ impl Ring {
         // A thread that waits for completions anyway needs not be interrupted for them; kernels before 5.19 do that all the same.
         let cooperative = IoUring::builder().setup_clamp().setup_coop_taskrun().build(entries);
         let ring = cooperative.or_else(|_| IoUring::builder().setup_clamp().build(entries))?;
-        Ok(Ring { ring, flights: Vec::new(), free: Vec::new(), waiting: Vec::new(), seen: Vec::new() })
+        // Kernels before 5.19 have no tables that are filled later.
+        let has_files = ring.submitter().register_files_sparse(FILES_MAX).is_ok();
+        let has_memories = ring.submitter().register_buffers_sparse(u32::from(MEMORIES_MAX)).is_ok();
+        Ok(Ring {
+            ring,
+            flights: Vec::new(),
+            free: Vec::new(),
+            waiting: Vec::new(),
+            seen: Vec::new(),
+            number: RINGS.fetch_add(1, Ordering::Relaxed),
+            file_places: if has_files { (0..FILES_MAX).rev().collect() } else { Vec::new() },
+            memory_count: 0,
+            memory_most: if has_memories { MEMORIES_MAX } else { 0 },
+        })
+    }
+
+    /// Which of the rings of this process it is.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Has the kernel hold a file, so that no operation has to look it up. `None`: there is no room, and it goes without.
+    pub fn hold_file(&mut self, file: &File) -> Option<u32> {
+        let place = self.file_places.pop()?;
+        match self.ring.submitter().register_files_update(place, &[file.as_raw_fd()]) {
+            Ok(1) => Some(place),
+            _ => {
+                self.file_places.push(place);
+                None
+            }
+        }
+    }
+
+    /// What is under way on it goes on.
+    pub fn let_file_go(&mut self, place: u32) {
+        if matches!(self.ring.submitter().register_files_update(place, &[-1]), Ok(1)) {
+            self.file_places.push(place);
+        }
+    }
+
+    /// Has the kernel pin memory for as long as the ring is there, so that no operation has to. `None`: there is no room, or the user
+    /// may not pin as much, and it goes without. The place is of this memory alone, and of no other that may come to lie at its address.
+    pub fn hold_memory(&mut self, memory: &mut [u8]) -> Option<u16> {
+        if self.memory_count >= self.memory_most || memory.is_empty() || memory.len() > MEMORY_BYTES_MAX {
+            return None;
+        }
+        let pages = [libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() }];
+        // Safety: the range is of one allocation. Its pages are pinned: the kernel writes into them, and into nothing else, even where
+        // the memory was given back meanwhile.
+        match unsafe {
+            self.ring.submitter().register_buffers_update(u32::from(self.memory_count), &pages, None)
+        } {
+            Ok(()) => {
+                self.memory_count += 1;
+                Some(self.memory_count - 1)
+            }
+            Err(_) => {
+                // A limit of the user's is not another one for the next piece.
+                self.memory_most = self.memory_count;
+                None
+            }
+        }
     }
 
     /// Takes an operation; `submit` hands it to the kernel.
@@ -164,15 +242,31 @@ impl Ring {
 
 fn entry(flight: &mut Flight) -> squeue::Entry {
     let Flight { asked, moved } = flight;
-    let file = Fd(asked.file.as_raw_fd());
     let (begin, end) = (asked.from + *moved, asked.from + asked.length_bytes);
     let memory = asked.memory.get_mut(begin..end).unwrap_or_default();
     let (start, length) = (memory.as_mut_ptr(), u32::try_from(memory.len()).unwrap_or(u32::MAX));
     let offset = asked.offset + *moved as u64;
-    match asked.kind {
-        Kind::Read => opcode::Read::new(file, start, length).offset(offset).build(),
-        Kind::Write => opcode::Write::new(file, start, length).offset(offset).build(),
-        Kind::Sync => opcode::Fsync::new(file).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
+    // The two ways to name a file are types of their own.
+    macro_rules! on_file {
+        ($build:expr) => {
+            match asked.file_place {
+                Some(place) => $build(Fixed(place)),
+                None => $build(Fd(asked.file.as_raw_fd())),
+            }
+        };
+    }
+    match (&asked.kind, asked.memory_place) {
+        (Kind::Read, None) => on_file!(|it| opcode::Read::new(it, start, length).offset(offset).build()),
+        (Kind::Read, Some(place)) => {
+            on_file!(|it| opcode::ReadFixed::new(it, start, length, place).offset(offset).build())
+        }
+        (Kind::Write, None) => on_file!(|it| opcode::Write::new(it, start, length).offset(offset).build()),
+        (Kind::Write, Some(place)) => {
+            on_file!(|it| opcode::WriteFixed::new(it, start, length, place).offset(offset).build())
+        }
+        (Kind::Sync, _) => {
+            on_file!(|it| opcode::Fsync::new(it).flags(io_uring::types::FsyncFlags::DATASYNC).build())
+        }
     }
 }
 
@@ -191,7 +285,8 @@ mod tests {
 
     fn asked(tag: u64, kind: Kind, file: &Arc<File>, offset: u64, memory: Vec<u8>) -> Asked {
         let length_bytes = memory.len();
-        Asked { tag, kind, file: Arc::clone(file), offset, memory, from: 0, length_bytes }
+        let file = Arc::clone(file);
+        Asked { tag, kind, file, offset, memory, from: 0, length_bytes, file_place: None, memory_place: None }
     }
 
     #[test]
@@ -234,5 +329,44 @@ mod tests {
         ring.submit().unwrap();
         ring.reap(&mut done, Duration::from_secs(5)).unwrap();
         assert_eq!(done[0].result.as_ref().unwrap_err().raw_os_error(), Some(libc::EISDIR));
+    }
+
+    // Spec: storage.md#target-3
+    #[test]
+    fn files_and_memory_that_the_kernel_holds_are_read_and_written_by_their_places_alone() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 8_192]).unwrap();
+        let file = Arc::new(file);
+        let mut ring = Ring::new(4).unwrap();
+        let run = |ring: &mut Ring, asked: Asked| {
+            let mut done = Vec::new();
+            ring.ask(asked);
+            ring.submit().unwrap();
+            ring.reap(&mut done, Duration::from_secs(5)).unwrap();
+            done.remove(0)
+        };
+        let mut memory = vec![0; 8_192];
+        let (file_place, memory_place) = (ring.hold_file(&file), ring.hold_memory(&mut memory));
+        assert!(file_place.is_some() && memory_place.is_some());
+        // What the place leads to counts, and not the file that stands beside it.
+        let other = Arc::new(File::open("/").unwrap());
+        let held = |kind, memory| Asked { file_place, memory_place, ..asked(0, kind, &other, 4_096, memory) };
+        let mut read = run(&mut ring, Asked { from: 1_000, length_bytes: 100, ..held(Kind::Read, memory) });
+        assert_eq!(*read.result.as_ref().unwrap(), 100);
+        let memory = &mut read.asked.memory;
+        assert!(memory[1_000..1_100].iter().all(|byte| *byte == 7) && memory[1_100] == 0);
+        memory.fill(9);
+        let mut write = run(&mut ring, held(Kind::Write, read.asked.memory));
+        assert_eq!(*write.result.as_ref().unwrap(), 8_192);
+        assert_eq!(file.metadata().unwrap().len(), 4_096 + 8_192);
+        assert!(run(&mut ring, held(Kind::Sync, Vec::new())).result.is_ok());
+        // Memory that was not held is refused under that number, and so is a file that was let go.
+        let stranger = run(&mut ring, held(Kind::Read, vec![0; 8_192]));
+        assert_eq!(stranger.result.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        ring.let_file_go(file_place.unwrap());
+        write = run(&mut ring, held(Kind::Read, write.asked.memory));
+        assert_eq!(write.result.unwrap_err().raw_os_error(), Some(libc::EBADF));
+        assert_eq!(ring.hold_file(&file), file_place);
+        assert_eq!(ring.hold_memory(&mut vec![0; MEMORY_BYTES_MAX + 1]), None);
     }
 }

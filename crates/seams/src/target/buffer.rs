@@ -13,6 +13,15 @@ pub struct Piece {
     pub length_bytes: u32,
 }
 
+/// What a session that has seen a buffer remembers of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Which session: what another one remembers says nothing to it.
+    pub session: u64,
+    /// Under which number the kernel knows its memory. `None`: under none, and there is no use in asking again.
+    pub place: Option<u16>,
+}
+
 /// Bytes that begin at a page's boundary. It is made once and goes back and forth between load and target.
 pub struct Buffer {
     memory: Vec<u8>,
@@ -20,6 +29,8 @@ pub struct Buffer {
     length: usize,
     /// Of a file, where it is to be filled from several places of it.
     pieces: Vec<Piece>,
+    /// It goes with the memory: where that is given back to the system, so is this.
+    mark: Option<Mark>,
 }
 
 impl Buffer {
@@ -27,7 +38,11 @@ impl Buffer {
     pub fn new(length: usize) -> Buffer {
         let memory = vec![0; length + ALIGNED_BYTES];
         let from = boundary(&memory);
-        Buffer { memory, from, length, pieces: Vec::new() }
+        Buffer { memory, from, length, pieces: Vec::new(), mark: None }
+    }
+
+    pub fn mark(&self) -> Option<Mark> {
+        self.mark
     }
 
     pub fn capacity(&self) -> usize {
@@ -39,9 +54,9 @@ impl Buffer {
         (self.memory, self.from, self.length)
     }
 
-    /// Of what `into_parts` gave.
-    pub fn from_parts(memory: Vec<u8>, from: usize, length: usize) -> Buffer {
-        Buffer { memory, from, length, pieces: Vec::new() }
+    /// Of what `into_parts` gave, and with what its session remembers of that memory.
+    pub fn from_parts(memory: Vec<u8>, from: usize, length: usize, mark: Option<Mark>) -> Buffer {
+        Buffer { memory, from, length, pieces: Vec::new(), mark }
     }
 
     /// How many of its bytes count from here on, from its beginning; never more than its capacity.

@@ -40,6 +40,11 @@ impl<F> OpenFiles<F> {
     }
 
     /// Errors: the file is not open.
+    pub fn get_mut(&mut self, id: FileId) -> Result<&mut F, TargetError> {
+        self.files.get_mut(&id).ok_or_else(|| not_open(id))
+    }
+
+    /// Errors: the file is not open.
     pub fn remove(&mut self, id: FileId) -> Result<F, TargetError> {
         self.files.remove(&id).ok_or_else(|| not_open(id))
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_core::{Kind, Param, Values};
 use weir_seams::target::{
-    Answer, Buffer, Completion, Mode, Offers, OpenFiles, Operation, Request, Resident, Session,
+    Answer, Buffer, Completion, FileId, Mark, Mode, Offers, OpenFiles, Operation, Request, Resident, Session,
     SessionSettings, Target, TargetError, TargetUrl, inside,
 };
 use weir_sys::ring::{self, Asked, Done, Ring};
@@ -79,7 +79,13 @@ enum Work {
 struct Files {
     base: PathBuf,
     direct: bool,
-    open: OpenFiles<Arc<File>>,
+    open: OpenFiles<Opened>,
+}
+
+struct Opened {
+    file: Arc<File>,
+    /// Where a ring holds it.
+    place: Option<u32>,
 }
 
 impl Files {
@@ -112,7 +118,8 @@ impl Files {
         if !about.is_file() {
             return Err(TargetError::coded("EISDIR", format!("{}: not a regular file", path.display())));
         }
-        Ok(Answer::Opened { file: self.open.add(Arc::new(file)), size_bytes: about.len() })
+        let file = self.open.add(Opened { file: Arc::new(file), place: None });
+        Ok(Answer::Opened { file, size_bytes: about.len() })
     }
 
     fn stat(&self, path: &str) -> Result<Answer, TargetError> {
@@ -161,6 +168,24 @@ struct RingSession {
     reaped: Vec<Done>,
 }
 
+impl RingSession {
+    /// Files that are open the ring holds, as many as it has room for.
+    fn of_names(&mut self, operation: Operation) -> Result<Answer, TargetError> {
+        let held = |it: &RingSession, file: FileId| it.files.open.get(file).ok().and_then(|file| file.place);
+        let closes = if let Operation::Close { file } = &operation { held(self, *file) } else { None };
+        let answer = self.files.at_once(operation)?;
+        if let Some(place) = closes {
+            self.ring.let_file_go(place);
+        }
+        if let Answer::Opened { file, .. } = answer
+            && let Ok(opened) = self.files.open.get_mut(file)
+        {
+            opened.place = self.ring.hold_file(&opened.file);
+        }
+        Ok(answer)
+    }
+}
+
 impl Session for RingSession {
     fn resident(&self, parts: Vec<(String, u64)>) -> Option<Resident> {
         self.files.resident(&parts)
@@ -173,24 +198,33 @@ impl Session for RingSession {
                 Operation::Write { file, offset, buffer } => (file, ring::Kind::Write, offset, Some(buffer)),
                 Operation::Sync { file } => (file, ring::Kind::Sync, 0, None),
                 at_once => {
-                    let result = self.files.at_once(at_once);
+                    let result = self.of_names(at_once);
                     self.done.push(completion(tag, result, None));
                     continue;
                 }
             };
             match self.files.open.get(file) {
                 Err(error) => self.done.push(completion(tag, Err(error), buffer)),
-                Ok(file) => {
-                    let (memory, from, length_bytes) = buffer.map(Buffer::into_parts).unwrap_or_default();
-                    self.ring.ask(Asked {
+                Ok(Opened { file, place: file_place }) => {
+                    let (file, file_place) = (Arc::clone(file), *file_place);
+                    let mark = buffer.as_ref().and_then(Buffer::mark);
+                    let (mut memory, from, length_bytes) = buffer.map(Buffer::into_parts).unwrap_or_default();
+                    let memory_place = match mark.filter(|mark| mark.session == self.ring.number()) {
+                        Some(mark) => mark.place,
+                        None => self.ring.hold_memory(&mut memory),
+                    };
+                    let kept = Asked {
                         tag,
                         kind,
-                        file: Arc::clone(file),
+                        file,
                         offset,
                         memory,
                         from,
                         length_bytes,
-                    });
+                        file_place,
+                        memory_place,
+                    };
+                    self.ring.ask(kept);
                 }
             }
         }
@@ -208,7 +242,9 @@ impl Session for RingSession {
         self.ring.reap(&mut self.reaped, wanted)?;
         completions.extend(self.reaped.drain(..).map(|Done { asked, result }| {
             let is_sync = matches!(asked.kind, ring::Kind::Sync);
-            let buffer = (!is_sync).then(|| Buffer::from_parts(asked.memory, asked.from, asked.length_bytes));
+            let mark = Some(Mark { session: self.ring.number(), place: asked.memory_place });
+            let buffer =
+                (!is_sync).then(|| Buffer::from_parts(asked.memory, asked.from, asked.length_bytes, mark));
             let answer = |bytes| if is_sync { Answer::Done } else { Answer::Moved { bytes: bytes as u64 } };
             completion(asked.tag, result.map(answer).map_err(in_words), buffer)
         }));
@@ -239,7 +275,7 @@ impl Session for PosixSession {
 
     fn submit(&mut self, requests: &mut Vec<Request>) {
         for Request { tag, operation } in requests.drain(..) {
-            let opened = |file| self.files.open.get(file).map(Arc::clone);
+            let opened = |file| self.files.open.get(file).map(|it| Arc::clone(&it.file));
             let (work, buffer) = match operation {
                 Operation::Read { file, offset, buffer } => {
                     (opened(file).map(|file| Work::Read { file, offset }), Some(buffer))
