@@ -15,6 +15,10 @@ const MEMORIES_MAX: u16 = 4_096;
 /// Of larger memory, what each operation costs is spread over many pages, and pinning it takes milliseconds.
 const MEMORY_BYTES_MAX: usize = 2 << 20;
 
+/// Operations that one call hands over. A device begins with the first of them while the next are prepared; handed over all at once they
+/// go and come back together, and the device stands still between (decision 0026).
+const AT_ONCE: usize = 4;
+
 static RINGS: AtomicU64 = AtomicU64::new(0);
 
 /// What is asked for.
@@ -158,9 +162,10 @@ impl Ring {
         self.flights.len() - self.free.len()
     }
 
-    /// Fills the ring as far as it has room.
+    /// Fills the ring with the next few, as far as it has room.
     fn push(&mut self) {
-        while let Some(slot) = self.waiting.last().copied() {
+        for _ in 0..AT_ONCE {
+            let Some(slot) = self.waiting.last().copied() else { return };
             let Some(flight) = self.flights[slot].as_mut() else {
                 self.waiting.pop();
                 continue;
@@ -176,14 +181,20 @@ impl Ring {
 
     /// Hands what was asked to the kernel. Errors: it takes none.
     pub fn submit(&mut self) -> io::Result<()> {
-        self.push();
-        match self.ring.submit() {
-            Ok(_) => Ok(()),
-            // It has no room for completions before some are taken.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN | libc::EINTR)) => {
-                Ok(())
+        loop {
+            let before = self.waiting.len();
+            self.push();
+            match self.ring.submit() {
+                Ok(_) if self.waiting.is_empty() || self.waiting.len() == before => return Ok(()),
+                Ok(_) => {}
+                // It has no room for completions before some are taken.
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN | libc::EINTR)) =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
     }
 
