@@ -46,7 +46,7 @@ fn locked(files: &Files) -> MutexGuard<'_, OpenFiles<Arc<File>>> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn within<T>(
+pub async fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, TargetError>>,
 ) -> Result<T, TargetError> {

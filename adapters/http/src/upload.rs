@@ -2,7 +2,7 @@
 
 use crate::connection::Payload;
 use crate::exchange::{Ask, Asker, Flavour, Place, Retried};
-use crate::session::complete;
+use crate::session::{complete, within};
 use crate::xml;
 use futures_util::future::join_all;
 use hyper::body::Bytes;
@@ -188,11 +188,8 @@ impl Writer {
             Some(Under::Parts(parts)) => {
                 let Flavour::Objects { part_bytes, .. } = &self.asker.flavour else { return };
                 let part_bytes = *part_bytes;
-                let late =
-                    || TargetError::coded("ETIMEDOUT", "the server does not take a part of what is written");
                 if parts.held.is_empty() && buffer.len() >= part_bytes {
-                    let begun = tokio::time::timeout(limit, parts.begin(&self.asker, &self.path)).await;
-                    match begun.unwrap_or_else(|_| Err(late())) {
+                    match within(limit, parts.begin(&self.asker, &self.path)).await {
                         Ok(()) => {
                             self.next += length;
                             return parts.send_buffer(&self.asker, &self.path, &self.done, tag, buffer);
@@ -202,9 +199,7 @@ impl Writer {
                 } else {
                     parts.held.extend_from_slice(&buffer);
                     let sent = if parts.held.len() >= part_bytes {
-                        let sent =
-                            tokio::time::timeout(limit, parts.send_held(&self.asker, &self.path)).await;
-                        sent.unwrap_or_else(|_| Err(late()))
+                        within(limit, parts.send_held(&self.asker, &self.path)).await
                     } else {
                         Ok(())
                     };
@@ -329,9 +324,7 @@ impl Parts {
         let (number, ask) = self.ask(path, bytes);
         let (asker, done) = (Arc::clone(asker), done.clone());
         self.sent.spawn(async move {
-            let limit = asker.limit;
-            let late = Err(TargetError::coded("ETIMEDOUT", "no answer in time"));
-            let result = tokio::time::timeout(limit, part(&asker, number, ask)).await.unwrap_or(late);
+            let result = within(asker.limit, part(&asker, number, ask)).await;
             let told = result.clone().map(|_| Answer::Moved { bytes: length });
             complete(&done, tag, told, given_back(returned).await, 0);
             result

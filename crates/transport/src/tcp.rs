@@ -4,7 +4,7 @@ use crate::address::Shown;
 use crate::tcp_options::{DEFAULT_CONGESTION, TcpOptions, is_congestion_name};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use weir_core::{Kind, Param, Values};
 use weir_sys::socket;
@@ -29,10 +29,15 @@ pub fn to_server(options: &Values) -> Result<TcpOptions, String> {
     }
 }
 
+fn set(socket: BorrowedFd<'_>, options: Option<&TcpOptions>) -> io::Result<()> {
+    let refused = |error| io::Error::new(ErrorKind::InvalidInput, error);
+    options.map_or(Ok(()), |options| options.apply(socket).map_err(refused))
+}
+
 /// Begins to connect without waiting; whether the connection is there already.
 pub fn begin(address: &SocketAddr, options: &TcpOptions) -> io::Result<(TcpStream, bool)> {
     let socket = socket::tcp_socket(address)?;
-    options.apply(socket.as_fd()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+    set(socket.as_fd(), Some(options))?;
     let is_connected = socket::begin_connect(socket.as_fd(), address)?;
     Ok((TcpStream::from(socket), is_connected))
 }
@@ -52,9 +57,7 @@ pub fn listen(address: SocketAddr, options: Option<&TcpOptions>) -> io::Result<T
         kind => io::Error::new(kind, format!("cannot listen at {shown}: {error}")),
     };
     let socket = socket::tcp_socket(&address).map_err(named)?;
-    if let Some(options) = options {
-        options.apply(socket.as_fd()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-    }
+    set(socket.as_fd(), options)?;
     socket::bind(socket.as_fd(), &address, socket::Sharing::OldConnections).map_err(named)?;
     socket::listen(socket.as_fd(), BACKLOG).map_err(named)?;
     Ok(TcpListener::from(socket))
@@ -63,9 +66,7 @@ pub fn listen(address: SocketAddr, options: Option<&TcpOptions>) -> io::Result<T
 /// Connects within `limit`, with `options` set before the handshake.
 pub fn connect(address: SocketAddr, options: Option<&TcpOptions>, limit: Duration) -> io::Result<TcpStream> {
     let socket = socket::tcp_socket(&address)?;
-    if let Some(options) = options {
-        options.apply(socket.as_fd()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-    }
+    set(socket.as_fd(), options)?;
     socket::connect(socket.as_fd(), &address, limit)?;
     Ok(TcpStream::from(socket))
 }
