@@ -24,7 +24,7 @@ const REDIRECTS_MAX: u32 = 8;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Of a refusal so much is read, for its reason.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// How often a request whose connection ended is sent once more.
+/// How often a request whose kept connection ended is sent once more, unless a load says how often any is.
 const RETRIES_MAX: u32 = 3;
 /// Whoever asks to be asked again without saying when is asked after so long.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -89,6 +89,7 @@ pub struct Asker {
     room: Semaphore,
     /// After which an operation has failed.
     pub limit: Duration,
+    retries_max: Option<u32>,
     pub uploads: Uploads,
 }
 
@@ -119,13 +120,13 @@ fn in_words(error: &dyn std::error::Error) -> String {
 }
 
 impl Asker {
-    /// With the connections goes how many there are at most.
+    /// With the connections goes how many there are at most, with the time how often a request is sent once more.
     pub fn new(
         origins: Vec<Origin>,
         base: String,
         flavour: Flavour,
         (connections, most): (Connections, usize),
-        timeout: Duration,
+        (timeout, retries_max): (Duration, Option<u32>),
     ) -> Asker {
         Asker {
             connections,
@@ -136,6 +137,7 @@ impl Asker {
             room: Semaphore::new(most.min(Semaphore::MAX_PERMITS)),
             // Told by whoever knows why, before the load gives up by itself.
             limit: timeout / 10 * 9,
+            retries_max,
             uploads: Uploads::default(),
         }
     }
@@ -191,9 +193,12 @@ impl Asker {
                     if let Some(unsent) = unsent {
                         first = Some(unsent.into_body());
                     }
-                    let is_ended = carried.is_reused
+                    let is_ended = (carried.is_reused || self.retries_max.is_some())
                         && (error.is_incomplete_message() || error.is_closed() || error.is_canceled());
-                    if retries < RETRIES_MAX && is_ended && (first.is_some() || payload.is_some()) {
+                    if retries < self.retries_max.unwrap_or(RETRIES_MAX)
+                        && is_ended
+                        && (first.is_some() || payload.is_some())
+                    {
                         retries += 1;
                         continue;
                     }

@@ -19,7 +19,8 @@ use std::path::PathBuf;
 use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
 use weir_seams::target::{
-    Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
+    Offers, PiecesMax, RETRIES, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
+    retries,
 };
 use weir_transport::tcp::{self, CONGESTION};
 use weir_transport::tls::AUTHORITIES;
@@ -38,10 +39,11 @@ const ALSO: Param = Param::new(
     Kind::Text,
     "Other servers of the same files, HOST:PORT with commas between them. Files are opened at each in turn.",
 );
-const PLAIN: &[Param] = &[CONNECTIONS, ALSO, CONGESTION];
-const SECURE: &[Param] = &[CONNECTIONS, ALSO, CONGESTION, AUTHORITIES];
+const PLAIN: &[Param] = &[CONNECTIONS, ALSO, RETRIES, CONGESTION];
+const SECURE: &[Param] = &[CONNECTIONS, ALSO, RETRIES, CONGESTION, AUTHORITIES];
 const OBJECTS: &[Param] = &[
     CONNECTIONS,
+    RETRIES,
     CONGESTION,
     AUTHORITIES,
     Param::new(
@@ -107,7 +109,7 @@ fn session(
     let secure = origins.iter().any(|origin| origin.is_secure);
     let made = Connections::new(tcp, authorities, secure);
     let made = made.map_err(|error| TargetError::new(format!("certificates: {error}")))?;
-    let asker = Asker::new(origins, base, flavour, (made, connections), settings.timeout);
+    let asker = Asker::new(origins, base, flavour, (made, connections), (settings.timeout, retries(options)));
     let session = session::HttpSession::new(asker);
     Ok(Box::new(session.map_err(|error| TargetError::new(format!("{url}: {error}")))?))
 }

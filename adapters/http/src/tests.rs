@@ -183,6 +183,23 @@ fn a_kept_connection_that_ended_costs_no_operation_and_a_server_that_is_busy_is_
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
+// Spec: http.md#request-2
+#[test]
+fn a_load_says_how_often_a_request_whose_connection_ended_is_sent_again() {
+    for (retries, ended, is_read) in [(0, 1, false), (2, 2, true), (2, 3, false)] {
+        let url = server(move |number, head| match number {
+            _ if head.starts_with("HEAD") => OF_HEAD.into(),
+            // Kept or new, whichever brought the request.
+            _ if number <= ended + 1 => Vec::new(),
+            _ => answer("206 P", "Content-Range: bytes 0-99/1000\r\n", &[7; 100]),
+        });
+        let mut session = session(&format!("{url}?retries={retries}"), LIMIT);
+        let said = read_first(&mut *session);
+        assert_eq!(said.is_ok(), is_read, "{retries} {ended} {said:?}");
+        assert!(said.err().is_none_or(|error| error.retries == retries && error.code.is_some()));
+    }
+}
+
 /// Numbers without end that are the same each time (xorshift).
 fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed | 1;
@@ -331,7 +348,7 @@ fn whatever_an_object_store_says_reads_writes_and_uploads_in_parts_end() {
     let flavour = Flavour::Objects { key, bucket: "b".to_owned(), part_bytes: 100 };
     let connections = Connections::new(TcpOptions::default(), None, false).unwrap();
     let limit = Duration::from_millis(60);
-    let asker = Asker::new(vec![origin], String::new(), flavour, (connections, usize::MAX), limit);
+    let asker = Asker::new(vec![origin], String::new(), flavour, (connections, usize::MAX), (limit, None));
     let mut session = HttpSession::new(asker).unwrap();
     let came = all_end(&mut session, |file, number| {
         let path = "f".to_owned();

@@ -69,6 +69,8 @@ pub struct Settings {
     pub silence_ns: u64,
     /// After which an operation has failed.
     pub limit_ns: u64,
+    /// How often an operation is asked for again that a connection took with it.
+    pub retries_max: u32,
     /// Reads and writes have a checksum for each page.
     pub pages: bool,
     /// The path of the target.
@@ -829,7 +831,12 @@ impl Client {
     }
 
     fn ask_again(&mut self, key: usize, gone: &Place, why: &str, now_ns: u64) {
+        let retries_max = self.settings.retries_max;
         let Some(task) = self.tasks[key].as_mut() else { return };
+        // Closing is not: what is closed is so with its connection. Nor is what opens a file again for all its operations.
+        if task.retries >= retries_max && task.tag.is_some() && !matches!(task.kind, Kind::Close { .. }) {
+            return self.fail(key, TargetError::coded("ECONNRESET", why), now_ns);
+        }
         task.retries += 1;
         task.refresh = true;
         why.clone_into(&mut task.last_failure);

@@ -16,7 +16,8 @@ use weir_core::{Kind, Param, Values};
 use weir_seams::Entry;
 use weir_seams::target::url::host_and_port;
 use weir_seams::target::{
-    Offers, PiecesMax, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
+    Offers, PiecesMax, RETRIES, Session, SessionSettings, Target, TargetEntry, TargetError, TargetUrl,
+    retries,
 };
 use weir_transport::tcp::{self, CONGESTION};
 use weir_transport::tls::AUTHORITIES;
@@ -28,6 +29,7 @@ const PARAMS: &[Param] = &[
         "Read and write with a checksum for each page of 4 KiB; a page that it does not fit is asked for again.",
     )
     .default("false"),
+    RETRIES,
     CONGESTION,
     AUTHORITIES,
 ];
@@ -125,6 +127,7 @@ impl Target for Root {
             silence_ns: settings.timeout.as_nanos() as u64 / 3,
             // Told by whoever knows why, before the load gives up by itself.
             limit_ns: settings.timeout.as_nanos() as u64 / 10 * 9,
+            retries_max: retries(options).unwrap_or(u32::MAX),
             pages: options.flag("pages").unwrap_or(false),
             base: url.path[1..].to_owned(),
             process: std::process::id(),

@@ -19,6 +19,7 @@ fn speaking(pages: bool, secure: bool) -> Client {
 
 fn settings(pages: bool, secure: bool) -> Settings {
     Settings {
+        retries_max: u32::MAX,
         pages,
         secure,
         token: None,
@@ -415,6 +416,25 @@ fn what_was_under_way_on_a_lost_connection_is_asked_for_again() {
         assert_eq!(completion.result, Ok(Answer::Moved { bytes: 5_000 }));
         assert_eq!(completion.buffer.unwrap()[..], content(completion.tag as usize * 5_000, 5_000)[..]);
     }
+}
+
+// Spec: xrootd.md#recovery-3
+#[test]
+fn what_may_not_be_tried_again_fails_with_its_connection_and_its_file_is_open_for_the_next() {
+    let mut room = Room::of(Client::new(Settings { retries_max: 0, ..settings(false, false) }));
+    room.server.redirects_to = Some("server");
+    let file = room.opened();
+    room.submit(0, read(file, 0));
+    let connection = *room.open.last().unwrap();
+    room.client.outgoing(connection).clear();
+    room.client.lost(connection, "reset", room.now_ns);
+    room.settle(|_| {});
+    let error = room.done.pop().unwrap().result.unwrap_err();
+    assert_eq!((error.code.as_deref(), error.retries, error.is_lost), (Some("ECONNRESET"), 0, false));
+    room.pass(400_000_000);
+    room.submit(1, read(file, 5_000));
+    room.settle(|_| {});
+    assert_eq!(room.done.pop().unwrap().result, Ok(Answer::Moved { bytes: 5_000 }));
 }
 
 // Spec: xrootd.md#recovery-2

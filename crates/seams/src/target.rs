@@ -13,7 +13,7 @@ pub use url::TargetUrl;
 use std::io;
 use std::time::Duration;
 use thiserror::Error;
-use weir_core::Values;
+use weir_core::{Kind, Param, Values};
 
 /// A file that is open, known to the session that opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,6 +157,19 @@ impl TargetError {
     pub fn is_missing(&self) -> bool {
         self.code.as_deref() == Some("ENOENT")
     }
+}
+
+/// The option of targets with connections by which loads on several of them are made equal.
+pub const RETRIES: Param = Param::new(
+    "retries",
+    Kind::Count,
+    "How often an operation whose connection ended is tried again. Absent: as the protocol's own clients do.",
+)
+.range(0.0, 1_000.0);
+
+/// What `RETRIES` says; `None` where it is absent.
+pub fn retries(options: &Values) -> Option<u32> {
+    options.count(RETRIES.name).and_then(|it| u32::try_from(it).ok())
 }
 
 /// What a session is for.
