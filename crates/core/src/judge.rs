@@ -13,7 +13,7 @@ use crate::metric::Metric;
 use crate::record::{CriterionResult, FitResult, TrialRecord, Verdict};
 use crate::scenario::criterion_unit;
 use crate::scenario::glob::Glob;
-use crate::scenario::plan::{Bound, Criterion, Fit, FitValue, Plan, Reference};
+use crate::scenario::plan::{Bound, Criterion, Plan, Reference};
 use crate::scenario::select::{self, Neighbours, PointIndex, parameter};
 use crate::scenario::turns;
 use crate::seed;
@@ -222,10 +222,10 @@ impl Judge<'_> {
     fn unit(&self) -> &'static str {
         match self.definition() {
             _ if self.criterion.of.is_some() => "1",
-            _ if matches!(&self.criterion.fit, Some(Fit { value: FitValue::Knee, .. })) => {
-                self.criterion.fit.as_ref().map_or("1", |fit| fit.x_unit)
-            }
-            Some(metric) => criterion_unit(*metric, &self.criterion.statistic),
+            Some(metric) => match &self.criterion.fit {
+                Some(fit) if fit.value.is_along() => fit.x_unit,
+                _ => criterion_unit(*metric, &self.criterion.statistic),
+            },
             None => "1",
         }
     }

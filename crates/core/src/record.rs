@@ -3,6 +3,7 @@
 
 use crate::evidence::{EMULATOR_LIMITED, Factor, GENERATOR_LIMITED};
 use crate::metric::Metric;
+use crate::regression::FitKind;
 use crate::topology::Topology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -392,19 +393,12 @@ pub struct FitResult {
     pub points: Vec<FitPoint>,
     /// Where the line begins, bends and ends, each `[x, y]`: two corners, three where it has a knee.
     pub corners: Vec<[f64; 2]>,
-    /// The slope in `y_unit` for each `x_unit`, or the `x` of the knee.
+    /// The slope in `y_unit` for each `x_unit`, the `x` of the knee, or the intercept in `y_unit`.
     pub value: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FitKind {
-    Slope,
-    Knee,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

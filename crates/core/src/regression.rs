@@ -1,4 +1,52 @@
-//! Lines through points: the slope of one, and where two of them meet.
+//! Lines through points: the slope of one, where it is at nought, and where two of them meet.
+
+use serde::{Deserialize, Serialize};
+
+/// What is judged of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FitKind {
+    /// Of the least-squares line, in the metric's unit for each base unit of the parameter.
+    Slope,
+    /// Where two lines that meet fit better than one; in the parameter's base unit.
+    Knee,
+    /// Where the least-squares line is at a parameter of nought, in the metric's unit: what is there without any load.
+    Intercept,
+}
+
+impl FitKind {
+    /// In the order of `NAMES`.
+    const ALL: [FitKind; 3] = [FitKind::Slope, FitKind::Knee, FitKind::Intercept];
+    /// As scenarios and results spell them.
+    pub const NAMES: &[&str] = &["slope", "knee", "intercept"];
+
+    pub fn parse(name: &str) -> Option<FitKind> {
+        FitKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        FitKind::NAMES[self as usize]
+    }
+
+    /// How many different values of the parameter it takes.
+    pub fn values_min(self) -> usize {
+        if self == FitKind::Knee { 4 } else { 2 }
+    }
+
+    /// Whether it is a value of the parameter, and not of the metric.
+    pub fn is_along(self) -> bool {
+        self == FitKind::Knee
+    }
+
+    /// Draws it through points, each `(x, y)`; `None` where there is none.
+    pub fn draw(self, points: &[(f64, f64)]) -> Option<Fitted> {
+        match self {
+            FitKind::Slope => slope(points),
+            FitKind::Knee => knee(points),
+            FitKind::Intercept => intercept(points),
+        }
+    }
+}
 
 /// A least-squares line: its value at nought, its slope, and what is left of the squares.
 #[derive(Clone, Copy, Debug)]
@@ -6,6 +54,15 @@ struct Line {
     at_zero: f64,
     slope: f64,
     residual: f64,
+}
+
+impl Line {
+    /// Its ends above the first and the last of the points.
+    fn over(&self, points: &[(f64, f64)]) -> Vec<[f64; 2]> {
+        let least = points.iter().map(|point| point.0).fold(f64::INFINITY, f64::min);
+        let most = points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
+        [least, most].map(|x| [x, self.at_zero + self.slope * x]).to_vec()
+    }
 }
 
 fn line(points: &[(f64, f64)]) -> Option<Line> {
@@ -25,7 +82,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
 /// What least squares drew through points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// The slope, or the `x` of the knee.
+    /// The slope, the `x` of the knee, or the `y` at nought.
     pub value: f64,
     /// Where the drawn line begins, bends and ends, each `[x, y]` in order of `x`: two, or three with the knee in the middle.
     pub corners: Vec<[f64; 2]>,
@@ -42,10 +99,13 @@ impl Fitted {
 /// The ordinary least-squares line through `points`, each `(x, y)`; `None` unless two of them differ in `x`.
 pub fn slope(points: &[(f64, f64)]) -> Option<Fitted> {
     let line = line(points)?;
-    let least = points.iter().map(|point| point.0).fold(f64::INFINITY, f64::min);
-    let most = points.iter().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
-    let corner = |x: f64| [x, line.at_zero + line.slope * x];
-    Fitted { value: line.slope, corners: vec![corner(least), corner(most)] }.finite()
+    Fitted { value: line.slope, corners: line.over(points) }.finite()
+}
+
+/// Where that line is at an `x` of nought.
+fn intercept(points: &[(f64, f64)]) -> Option<Fitted> {
+    let line = line(points)?;
+    Fitted { value: line.at_zero, corners: line.over(points) }.finite()
 }
 
 /// Two lines that meet.
@@ -65,7 +125,7 @@ struct Bent {
 ///
 /// - Shape: points in any order. `None` for fewer than four different `x`, or where two lines fit no better than one.
 /// - Source: Hudson, Journal of the American Statistical Association 61(316), 1966, for the joined two-line model.
-pub fn knee(points: &[(f64, f64)]) -> Option<Fitted> {
+fn knee(points: &[(f64, f64)]) -> Option<Fitted> {
     let mut points = points.to_vec();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut different: Vec<f64> = points.iter().map(|point| point.0).collect();
@@ -158,6 +218,16 @@ mod tests {
         assert!((noisy.value - 0.96).abs() < 1e-12, "{noisy:?}");
         assert_eq!(slope(&[(1.0, 3.0), (1.0, 5.0)]), None);
         assert_eq!(slope(&[]), None);
+    }
+
+    // Spec: judging.md#fit-4
+    #[test]
+    fn the_intercept_is_the_lines_height_at_nought_and_it_is_drawn_over_the_points() {
+        let exact = Fitted { value: 1.0, corners: vec![[1.0, 3.0], [4.0, 9.0]] };
+        let points = [(2.0, 5.0), (1.0, 3.0), (4.0, 9.0)];
+        assert_eq!(FitKind::Intercept.draw(&points), Some(exact));
+        assert_eq!(FitKind::Intercept.draw(&points[..1]), None);
+        assert_eq!(FitKind::ALL.map(|kind| FitKind::parse(kind.name())), FitKind::ALL.map(Some));
     }
 
     // Spec: judging.md#fit-2

@@ -3,7 +3,8 @@
 mod common;
 
 use common::*;
-use weir_core::scenario::{Bound, Fit, FitValue, Reference};
+use weir_core::regression::FitKind;
+use weir_core::scenario::{Bound, Fit, Reference};
 use weir_core::units::Bytes;
 
 // Spec: scenario.md#criterion-2
@@ -86,7 +87,7 @@ fn the_scaling_of_g100_is_sixteen_points_two_fits_and_one_criterion_for_each_val
     assert!(plan.configurations[0].topology.auxiliary.is_some());
     let fits: Vec<&Fit> = plan.criteria.iter().filter_map(|criterion| criterion.fit.as_ref()).collect();
     let fit = |over, value| Fit { x: "pairs".to_owned(), over, value, x_unit: "1" };
-    assert_eq!(fits, [&fit([1.0, 10.0], FitValue::Slope), &fit([1.0, 16.0], FitValue::Knee)]);
+    assert_eq!(fits, [&fit([1.0, 10.0], FitKind::Slope), &fit([1.0, 16.0], FitKind::Knee)]);
     let short = plan_with(G100_SCALING, &[], true);
     assert_eq!((short.configurations.len(), short.not_judged.len()), (6, 0));
 }

@@ -5,7 +5,8 @@ mod common;
 use common::*;
 use weir_core::evidence::{EMULATOR_LIMITED, GENERATOR_LIMITED, LINK_RATE, LOSS};
 use weir_core::judge::{judge, summarise_run};
-use weir_core::record::{CriterionResult, FitKind, LimitingFactor, Observed, Row, TrialRecord, Verdict};
+use weir_core::record::{CriterionResult, LimitingFactor, Observed, Row, TrialRecord, Verdict};
+use weir_core::regression::FitKind;
 
 const HEAD: &str = r#"
 [scenario]
@@ -534,6 +535,18 @@ fn a_knee_is_judged_in_the_unit_of_its_parameter() {
     let lacking = judged(&of_six(fit), &gone).0;
     assert_eq!(lacking.verdict, Verdict::Inconclusive);
     assert!(lacking.why.contains("x/streams=2"), "{}", lacking.why);
+}
+
+// Spec: judging.md#fit-4
+#[test]
+fn an_intercept_is_judged_in_the_unit_of_its_metric() {
+    let fit = "fit = { x = \"streams\", over = [1, 6], value = \"intercept\" }\nbetween = [\"39bit/s\", \"41bit/s\"]";
+    let (result, _) = judged(&of_six(fit), &line(|x, _| 40.0 + 100.0 * x, 5));
+    assert_eq!((result.verdict, result.unit.as_deref()), (Verdict::Pass, Some("bit/s")));
+    assert_eq!(result.fits[0].kind, FitKind::Intercept);
+    let none = judged(&of_six(fit), &line(|x, _| 100.0 * x, 5)).0;
+    assert_eq!(none.verdict, Verdict::Fail);
+    assert!(none.why.starts_with("the intercept over streams from 1 to 6, "), "{}", none.why);
 }
 
 // Spec: judging.md#fit-3

@@ -2,10 +2,10 @@
 
 use super::{Judge, Outcome, holds, margin, why};
 use crate::metric::Metric;
-use crate::record::{FitKind, FitPoint, FitResult};
-use crate::regression::{Fitted, knee, slope};
+use crate::record::{FitPoint, FitResult};
+use crate::regression::{FitKind, Fitted};
 use crate::scenario::criterion_unit;
-use crate::scenario::plan::{Fit, FitValue};
+use crate::scenario::plan::Fit;
 use crate::scenario::select::PointIndex;
 use crate::statistics::{INTERVAL_TRIALS_MIN, Pool, Resampler, Statistic, Uncertainty, interval95, range};
 use crate::units::human;
@@ -58,18 +58,11 @@ impl Judge<'_> {
         let values = |y: &mut dyn FnMut(&Pool) -> Option<f64>| -> Option<Vec<(f64, f64)>> {
             pools.iter().map(|(x, pool)| Some((*x, y(pool)?))).collect()
         };
-        let drawn = |points: &[(f64, f64)]| match fit.value {
-            FitValue::Slope => slope(points),
-            FitValue::Knee => knee(points),
-        };
-        let through = |y: &mut dyn FnMut(&Pool) -> Option<f64>| Some(drawn(&values(y)?)?.value);
+        let through = |y: &mut dyn FnMut(&Pool) -> Option<f64>| Some(fit.value.draw(&values(y)?)?.value);
         let [from, to] = fit.over;
-        let name = match fit.value {
-            FitValue::Slope => "slope",
-            FitValue::Knee => "knee",
-        };
+        let name = fit.value.name();
         let measured = values(&mut |pool| pool.estimate(statistic)).unwrap_or_default();
-        let Fitted { value, corners } = drawn(&measured).ok_or_else(|| {
+        let Fitted { value, corners } = fit.value.draw(&measured).ok_or_else(|| {
             format!("there is no {name} of {} over {} from {from} to {to}: one line fits", metric.name, fit.x)
         })?;
         let fewest = pools.iter().map(|(_, pool)| pool.trial_count()).min().unwrap_or(0);
@@ -88,11 +81,11 @@ impl Judge<'_> {
         let keeps = if holds { "keeps to" } else { "breaks" };
         let whose = entity.map_or(String::new(), |entity| format!(" on {entity}"));
         let unit = self.unit();
+        let shown = why::told_apart(value, &self.criterion.bound, unit);
         let shown = match fit.value {
-            FitValue::Slope => {
-                format!("{} for each {}", why::told_apart(value, &self.criterion.bound, unit), fit.x)
-            }
-            FitValue::Knee => format!("{} = {}", fit.x, why::told_apart(value, &self.criterion.bound, unit)),
+            FitKind::Slope => format!("{shown} for each {}", fit.x),
+            FitKind::Knee => format!("{} = {shown}", fit.x),
+            FitKind::Intercept => shown,
         };
         Ok(Outcome {
             verdict: self.verdict(holds, uncertainty),
@@ -108,10 +101,7 @@ impl Judge<'_> {
                 why::trust(uncertainty, &self.criterion.bound, unit, fewest),
             ),
             fit: Some(FitResult {
-                kind: match fit.value {
-                    FitValue::Slope => FitKind::Slope,
-                    FitValue::Knee => FitKind::Knee,
-                },
+                kind: fit.value,
                 metric: entity
                     .map_or_else(|| metric.name.to_owned(), |entity| format!("{}@{entity}", metric.name)),
                 statistic: self.criterion.statistic.clone(),

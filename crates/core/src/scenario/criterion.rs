@@ -5,9 +5,7 @@ use super::expand::Expansion;
 use super::glob::Glob;
 use super::lab::titled;
 use super::on::{read_on, read_on_pairs};
-use super::plan::{
-    Bound, Condition, Configuration, Criterion, Fit, FitValue, Reference, Select, WorkloadSchema,
-};
+use super::plan::{Bound, Condition, Configuration, Criterion, Fit, Reference, Select, WorkloadSchema};
 use super::reader::{Context, Hop, Reader, read_value};
 use super::schema;
 use super::select;
@@ -17,6 +15,7 @@ use crate::metric::Metric;
 use crate::model::Model;
 use crate::nearest::{nearest, suggestion};
 use crate::param::{Kind, Param, Value};
+use crate::regression::FitKind;
 use crate::units;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -274,7 +273,7 @@ fn read(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<(Criterion, Option<Str
             criterion.fit = Some(read_fit(scene, reader)?);
         }
         let unit = match &criterion.fit {
-            Some(Fit { value: FitValue::Knee, x_unit, .. }) => x_unit,
+            Some(Fit { value, x_unit, .. }) if value.is_along() => x_unit,
             _ if reader.has("of") => "1",
             _ => unit_of(metric, &statistic),
         };
@@ -319,8 +318,7 @@ fn read_fit(scene: &Scene<'_>, reader: &Reader<'_>) -> Option<Fit> {
         problems.add(over.at, "`over`: the first value is not below the second");
         return None;
     }
-    let value = if value? == "knee" { FitValue::Knee } else { FitValue::Slope };
-    Some(Fit { x, over: [from, to], value, x_unit })
+    Some(Fit { x, over: [from, to], value: FitKind::parse(&value?)?, x_unit })
 }
 
 /// Workloads whose steps have the metric; none for a metric that every step has.

@@ -39,8 +39,8 @@ pub use explain::explain;
 pub use load::{FILE_BYTES_MAX, load};
 pub use plan::{
     Affected, Bound, Condition, Configuration, Content, Criterion, DiskShape, FROM_TO, Fault, FaultPart, Fit,
-    FitValue, Language, Mount, Opening, Overrides, Plan, Priority, RealHost, Reference, Role, RoleHosts,
-    RoleKey, RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems, WorkloadSchema,
+    Language, Mount, Opening, Overrides, Plan, Priority, RealHost, Reference, Role, RoleHosts, RoleKey,
+    RoleNeed, Select, Service, Shape, Step, StepStart, SystemSchema, Systems, WorkloadSchema,
 };
 pub(crate) use schema::FAULT as FAULT_KEYS;
 pub use schema::TRIALS_MAX;

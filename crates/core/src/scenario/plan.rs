@@ -6,6 +6,7 @@ use crate::fault::{Act, FaultKinds};
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::param::{Param, Value, Values};
+use crate::regression::FitKind;
 use crate::schedule::Match;
 use crate::topology::Topology;
 use crate::units::BitsPerSecond;
@@ -629,17 +630,9 @@ pub struct Fit {
     pub x: String,
     /// Least and largest of its values that count, in its base unit.
     pub over: [f64; 2],
-    pub value: FitValue,
+    pub value: FitKind,
     /// Base unit of the parameter: `1`, `bit/s`, `B`, `s` or `Hz`.
     pub x_unit: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FitValue {
-    /// Of the least-squares line, in the metric's unit for each base unit of the parameter.
-    Slope,
-    /// Where two lines that meet fit better than one: `regression::knee`; in the parameter's base unit.
-    Knee,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,7 @@ use super::impairments;
 use super::plan::Priority;
 use super::turns::Turns;
 use crate::param::{Kind, Param};
+use crate::regression::FitKind;
 
 /// Trials of a run at most.
 pub const TRIALS_MAX: u32 = 10_000;
@@ -506,7 +507,7 @@ pub(super) static REFERENCE: &[Param] = &[
 pub(super) static FIT: &[Param] = &[
     text("x", "The parameter that the points differ in.").required(),
     text("over", "Least and largest value of `x` that count, as a list of two.").required(),
-    Param::new("value", Kind::Choice(&["slope", "knee"]), "What is judged of the fit: how much the metric grows for each unit of `x`, or at which `x` it begins to grow otherwise.").required(),
+    Param::new("value", Kind::Choice(FitKind::NAMES), "What is judged of the fit: how much the metric grows for each unit of `x`, at which `x` it begins to grow otherwise, or what it is at an `x` of nought.").required(),
 ];
 
 pub(super) static CRITERION: &[Param] = &[

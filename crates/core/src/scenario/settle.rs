@@ -4,7 +4,7 @@ use super::criterion::{Criteria, Scene, no_parameter, param_named};
 use super::errors::{Place, Problems};
 use super::expand;
 use super::glob::Glob;
-use super::plan::{Condition, Criterion, Fit, FitValue, Reference};
+use super::plan::{Condition, Criterion, Fit, Reference};
 use super::reader::Reader;
 use super::select;
 use crate::param::Value;
@@ -136,10 +136,7 @@ pub(super) fn settle(
 
 /// Why no line can be drawn through the points, if so: too few that differ in `x`.
 fn unfit(scene: &Scene<'_>, fit: &Fit, chosen: &[select::PointIndex]) -> Option<String> {
-    let needed = match fit.value {
-        FitValue::Slope => 2,
-        FitValue::Knee => 4,
-    };
+    let needed = fit.value.values_min();
     for group in select::lines(scene.configurations, fit, chosen) {
         let mut xs: Vec<f64> = group.iter().map(|(x, _)| *x).collect();
         xs.dedup();

@@ -3,7 +3,7 @@
 use super::chart::{Frame, hue, path};
 use crate::escape::{Html, T, put};
 use crate::words::interval_text;
-use weir_core::record::{FitKind, FitResult, Summary};
+use weir_core::record::{FitResult, Summary};
 use weir_core::units::human;
 
 /// Lines drawn in one plot; a folder decides how many there are.
@@ -83,25 +83,15 @@ impl Drawn<'_> {
     }
 
     fn value(&self) -> String {
-        match self.fit.kind {
-            FitKind::Slope => human(self.fit.value, &self.fit.y_unit),
-            FitKind::Knee => human(self.fit.value, &self.fit.x_unit),
-        }
+        human(self.fit.value, self.unit())
     }
 
     fn interval(&self) -> Option<String> {
-        let unit = match self.fit.kind {
-            FitKind::Slope => &self.fit.y_unit,
-            FitKind::Knee => &self.fit.x_unit,
-        };
-        interval_text(self.fit.ci95, self.fit.range, Some(unit))
+        interval_text(self.fit.ci95, self.fit.range, Some(self.unit()))
     }
 
-    fn kind(&self) -> &'static str {
-        match self.fit.kind {
-            FitKind::Slope => "slope",
-            FitKind::Knee => "knee",
-        }
+    fn unit(&self) -> &str {
+        if self.fit.kind.is_along() { &self.fit.x_unit } else { &self.fit.y_unit }
     }
 
     /// How far the point that lies worst is from the line; `None` where nothing is known of the points.
@@ -167,13 +157,13 @@ pub(super) fn caption(fits: &[Drawn<'_>], count: usize) -> Html {
         put!(
             &mut out,
             " Broad line: ",
-            T(drawn.kind()),
+            T(drawn.fit.kind.name()),
             " of “",
             T(drawn.text),
             "”, least squares through the "
         );
         put!(&mut out, T(&fit.statistic), " of ", fit.points.len(), " points: ", T(drawn.equation()), "; ");
-        put!(&mut out, T(drawn.kind()), " ", T(drawn.value()));
+        put!(&mut out, T(drawn.fit.kind.name()), " ", T(drawn.value()));
         if let Some(interval) = drawn.interval() {
             put!(&mut out, " (", T(interval), ")");
         }
@@ -220,7 +210,15 @@ pub(super) fn table(fits: &[Drawn<'_>]) -> Html {
             "<td class=n>",
             T(end(fit.corners.last()))
         );
-        put!(&mut out, "<td>", T(drawn.equation()), "<td>", drawn.kind(), "<td class=n>", T(drawn.value()));
+        put!(
+            &mut out,
+            "<td>",
+            T(drawn.equation()),
+            "<td>",
+            drawn.fit.kind.name(),
+            "<td class=n>",
+            T(drawn.value())
+        );
         put!(&mut out, "<td class=n>", T(drawn.interval().unwrap_or_else(|| "–".to_owned())));
         let miss = drawn.miss().map_or_else(|| "–".to_owned(), |miss| human(miss, &fit.y_unit));
         put!(&mut out, "<td class=n>", T(miss));
@@ -232,7 +230,8 @@ pub(super) fn table(fits: &[Drawn<'_>]) -> Html {
 #[cfg(test)]
 pub(super) mod tests {
     use crate::{Folder, html, json, sample};
-    use weir_core::record::{FitKind, FitPoint, Summary};
+    use weir_core::record::{FitPoint, Summary};
+    use weir_core::regression::FitKind;
 
     /// The page of the sample that sweeps over streams, its summary changed.
     pub(in crate::html) fn page(change: impl FnOnce(&mut Summary)) -> String {

@@ -12,7 +12,7 @@ use weir_core::chunk::ChunkRecord;
 use weir_core::evidence::{Factor, LINK_RATE, LOSS, UNKNOWN};
 use weir_core::metric::{Better, Metric, Scope};
 use weir_core::record::*;
-use weir_core::regression::{knee, slope};
+use weir_core::regression::FitKind;
 use weir_core::shown::{Place, SeriesShown, Shown, TwoViews};
 use weir_core::topology::*;
 use weir_core::{BitsPerSecond, Bytes};
@@ -421,11 +421,12 @@ fn fitted(summary: &Summary, kind: FitKind, over: [f64; 2], bound: Value) -> Cri
     });
     let points: Vec<FitPoint> = placed.collect();
     let places: Vec<(f64, f64)> = points.iter().map(|it| (it.x, it.y)).collect();
-    let (name, unit, drawn) = match kind {
-        FitKind::Slope => ("every stream up to four adds its share", "bit/s", slope(&places)),
-        FitKind::Knee => ("from five or six streams on the link is full", "1", knee(&places)),
+    let (name, unit) = if kind.is_along() {
+        ("from five or six streams on the link is full", "1")
+    } else {
+        ("every stream up to four adds its share", "bit/s")
     };
-    let drawn = drawn.expect("points that are not one line");
+    let drawn = kind.draw(&places).expect("points that are not one line");
     let spread = drawn.value * 0.04;
     let inside = "the 95 % interval lies inside the bound";
     let mut criterion =

@@ -62,7 +62,7 @@ pub static METRICS: &[Metric] = &[
     of_trial(FETCHED, "1", "Bytes that were asked of the target and came, for each byte that was wanted: more than 1 is waste of reading ahead."),
     Metric::new(CACHE_GAIN, "1", Better::Higher, Scope::Trial, "Bytes that came from the service for each byte that its disks gave: what is beyond 1 came out of caches, what is short of it was read in vain."),
     Metric::new(FAIRNESS, "1", Better::Higher, Scope::Trial, "Jain's index of what jobs read a second, without their thinking: 1 where all fare alike, 1/n where one of n has everything. A job that got nothing counts."),
-    of_trial(FAILED_RATIO, "1", "Share of the jobs that failed."),
+    of_trial(FAILED_RATIO, "1", "Share of the jobs that failed.").swept(),
     of_trial(CAUSES[0].1, "1", "Jobs that failed because a file could not be opened."),
     of_trial(CAUSES[1].1, "1", "Jobs that failed because a read did."),
     of_trial(CAUSES[2].1, "1", "Jobs that failed because no answer came within the time-out."),
