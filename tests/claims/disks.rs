@@ -3,7 +3,7 @@
 use super::replay::{of_trial, passed};
 use super::services::{self, Scenario};
 use super::support::lab::bring_up;
-use super::support::{beside, light, need_lab, run, run_file, run_settled, settled};
+use super::support::{beside, need_lab, run, run_file, run_settled, settled, turn};
 use std::fs;
 
 const LAB: &str = r#"
@@ -153,7 +153,7 @@ fn a_disk_that_is_stuck_stops_its_readers_for_so_long_and_the_server_tells_of_on
 #[test]
 fn caches_are_empty_at_each_trial_unless_a_step_keeps_them() {
     need_lab();
-    let _turn = light();
+    let _turn = turn();
     let fastest = |caches: &str| {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("scenario.toml");

@@ -187,7 +187,7 @@ fn a_receiver_whose_core_another_program_has_is_the_machines_limit_and_judges_no
 #[test]
 fn a_source_slower_than_the_link_is_named() {
     need_lab();
-    let _turn = light();
+    let _turn = turn();
     let (name, summary) = of_stream(FAST, "source_rate = \"50Mbit/s\"");
     assert_eq!(name, "source-application", "{summary:#}");
 }

@@ -106,9 +106,9 @@ fn added() -> (String, String) {
 #[cfg(feature = "guide")]
 #[test]
 fn the_workload_of_the_page_runs_on_one_host_and_a_fault_there_changes_its_result_and_its_factor() {
-    use crate::support::{light, need_lab, run_file, settled};
+    use crate::support::{need_lab, run_file, settled, turn};
     need_lab();
-    let _turn = light();
+    let _turn = turn();
     let (scenario, name) = added();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("added.toml");

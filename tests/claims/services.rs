@@ -1,7 +1,7 @@
 //! Real systems as services on a lab's hosts: packaged XRootD, and recipes written on the spot.
 
 use super::support::{
-    Ran, beside, eventually, finish_within, light, need_lab, ran, run, run_settled, seeds, settled, start,
+    Ran, beside, eventually, finish_within, need_lab, ran, run, run_settled, seeds, settled, start,
     state_folder, turn, weir,
 };
 use serde_json::Value;
@@ -197,7 +197,7 @@ content = { path = "store/f-{n}", files = 2, size = "4MiB" }
 #[test]
 fn web_servers_and_object_stores_serve_stock_clients_and_ours() {
     need_lab();
-    let _turn = light();
+    let _turn = turn();
     let web = "place = { server = \"store-0\" }\n";
     let first = WEB_AND_OBJECTS.replace(web, &format!("{web}priority = {{ server = \"high\" }}\n"));
     let up = Up::new("t-web", &format!("{LAB}{first}"));

@@ -1,6 +1,6 @@
 //! Which tests run at the same time: all of them are threads of one program, and each waits until there is room for its kind.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -20,27 +20,21 @@ const ALL_HAVE_SAID: Duration = Duration::from_secs(2);
 /// By how many steps of nice those that wait stand behind those that measure.
 const STEPS_DOWN: i32 = 10;
 const STEPS_DOWN_FOR_LITTLE: i32 = 5;
-/// Each test adds a line here, two where it was made again alone: how long it took since its turn came, in seconds, and its name.
+/// Each test adds a line here: how long it took since its turn came, in seconds, and its name.
 const TIMES: &str = "WEIR_TEST_TIMES";
 
 thread_local! {
     /// What the test of this thread has of the machine.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
-    /// How many of those that share the machine it is: more than one where it has something else that others wait for.
-    static SHARES: Cell<usize> = const { Cell::new(0) };
+    static SHARE: RefCell<Option<Share>> = const { RefCell::new(None) };
 }
 
 /// A test's time; it ends with it.
 #[must_use]
-pub struct Turn;
-
-/// Given back in this order.
-struct Held {
-    share: Share,
-    _lane: Option<Lane>,
+pub struct Turn {
+    began: Instant,
+    _lane: Lane,
     /// `None`: it shares with nobody.
     _sharing: Option<Sharing>,
-    since: Instant,
 }
 
 #[expect(dead_code, reason = "held, not read")]
@@ -61,14 +55,12 @@ pub struct Sharing;
 impl Sharing {
     pub fn begin() -> Sharing {
         *SHARING.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        SHARES.set(SHARES.get() + 1);
         Sharing
     }
 }
 
 impl Drop for Sharing {
     fn drop(&mut self) {
-        SHARES.set(SHARES.get() - 1);
         let mut sharing = SHARING.lock().unwrap_or_else(PoisonError::into_inner);
         *sharing -= 1;
         if *sharing == 0 {
@@ -104,43 +96,18 @@ fn step_down(steps: i32) {
     let _ = weir_sys::process::raise_thread_priority(-steps);
 }
 
-fn begin(lane: Lane, share: Share, sharing: Option<Sharing>) -> Turn {
-    HELD.set(Some(Held { share, _lane: Some(lane), _sharing: sharing, since: Instant::now() }));
-    Turn
+fn begin(lane: Lane, machine: Share, sharing: Option<Sharing>) -> Turn {
+    SHARE.set(Some(machine));
+    Turn { began: Instant::now(), _lane: lane, _sharing: sharing }
 }
 
-fn wait_until_nobody_shares() {
-    let sharing = SHARING.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(NOBODY_SHARES.wait_while(sharing, |sharing| *sharing > 0));
-}
-
-/// From now on the test of this thread has all of the machine: others were in its way. It comes after all that share the machine,
-/// which would have to stop for it.
+/// From now on the test of this thread has all of the machine: others were in its way.
 pub fn take_all() {
-    if HELD.with_borrow(|held| held.as_ref().is_some_and(|held| matches!(held.share, Share::All(_)))) {
-        return;
+    if !SHARE.with_borrow(|share| matches!(share, Some(Share::All(_)))) {
+        // Who keeps a part while he waits for all waits for himself.
+        SHARE.set(None);
+        SHARE.set(Some(all()));
     }
-    give_back();
-    // Whoever keeps what others wait for cannot come after them.
-    if SHARES.get() == 0 {
-        wait_until_nobody_shares();
-    }
-    HELD.set(Some(Held { share: all(), _lane: None, _sharing: None, since: Instant::now() }));
-}
-
-/// Ends what the test of this thread has, and tells how long it had it.
-fn give_back() {
-    let Some(held) = HELD.take() else { return };
-    let seconds = held.since.elapsed().as_secs_f64();
-    drop(held);
-    let (Some(file), Some(name)) =
-        (std::env::var_os(TIMES), std::thread::current().name().map(str::to_owned))
-    else {
-        return;
-    };
-    let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
-    // A time that is not told fails nothing.
-    let _ = file.and_then(|mut file| file.write_all(format!("{seconds:.3}\t{name}\n").as_bytes()));
 }
 
 /// For a test that measures: two at once would measure each other.
@@ -160,7 +127,8 @@ pub fn light() -> Turn {
 /// For a test that needs all of the machine.
 pub fn alone() -> Turn {
     std::thread::sleep(ALL_HAVE_SAID);
-    wait_until_nobody_shares();
+    let sharing = SHARING.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(NOBODY_SHARES.wait_while(sharing, |sharing| *sharing > 0));
     let lane = measures(&MEASURES);
     begin(lane, all(), None)
 }
@@ -179,6 +147,15 @@ pub fn beside() -> Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        give_back();
+        SHARE.set(None);
+        let (Some(file), Some(name)) =
+            (std::env::var_os(TIMES), std::thread::current().name().map(str::to_owned))
+        else {
+            return;
+        };
+        let line = format!("{:.3}\t{name}\n", self.began.elapsed().as_secs_f64());
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
+        // A time that is not told fails nothing.
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
 }

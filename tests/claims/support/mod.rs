@@ -166,7 +166,7 @@ fn listed<'a>(summary: &'a Value, what: &str) -> &'a [Value] {
 /// A machine of which the host takes some percent for minutes is in the way of every other run.
 const ROUNDS: u32 = 8;
 
-/// What `make` gives, made again alone, after all tests that share the machine, while `in_the_way` says how the machine was in its way, `ROUNDS` times at most; and what it says of
+/// What `make` gives, made again alone while `in_the_way` says how the machine was in its way, `ROUNDS` times at most; and what it says of
 /// the last.
 pub fn again_alone<T>(
     mut make: impl FnMut() -> T,
