@@ -479,7 +479,7 @@ do = { kill = { for = "1s" } }
         .replace("service:files/store/f-0", "service:site/store/f-0?direct=true")
         .replace("trials = 2", "trials = 1");
     let scenario = Scenario::new(&format!("{read}{LAB}{MOUNTED}{more}"));
-    let summary = document(&scenario.run(&[]));
+    let summary = settled(|| scenario.summary(), |summary| summary);
     let of_step = |step: usize, metric: &str| {
         summary["points"][step]["metrics"][metric]["max"]
             .as_f64()
@@ -513,6 +513,11 @@ impl Scenario {
         let mut arguments = vec!["run", file.to_str().unwrap(), "--json", "--out", out.to_str().unwrap()];
         arguments.extend(more);
         run(&arguments)
+    }
+
+    /// What a run says at its end, whatever its verdict.
+    fn summary(&self) -> Value {
+        serde_json::from_str(&self.run(&[]).stdout).expect("a run ends with its summary")
     }
 }
 
@@ -562,9 +567,7 @@ content = { path = "store/f-{n}", size = "16MiB" }
 set.xrootd.threads = 32
 "#;
     let scenario = Scenario::new(&format!("{READ}{LAB}{alone}{fault}"));
-    let run =
-        || serde_json::from_str::<Value>(&scenario.run(&[]).stdout).expect("a run ends with its summary");
-    let summary = settled(run, |summary| summary);
+    let summary = settled(|| scenario.summary(), |summary| summary);
     assert_eq!(summary["verdict"], "pass", "{summary:#}");
     // The only server was away for a second: clients waited for it.
     let pause = figure(&summary, "io.pause_seconds", "max");

@@ -50,12 +50,15 @@ fn mean(summary: &Value, metric: &str) -> f64 {
 fn a_pair_is_bounded_by_its_slower_host_and_a_paced_flow_by_its_pacing() {
     need_lab();
     let _turn = turn();
-    // A window that fits the queues, so that nothing is lost: a loss in the slow interface's 256 KiB keeps as much from the program
-    // until it is repaired, and where that spans the start of the steady state it gets as much more than the line carries. A
-    // fabric that is late there does the same; of 4 s the closest bound leaves it 9 ms.
+    // A window that fits the queues, so that nothing is lost: a loss keeps as much from the program as came after it until it is repaired, and
+    // where that spans the start of the steady state it gets as much more than the line carries. A fabric that is late there does
+    // the same; of 4 s the closest bound leaves it 9 ms. On a path as long as this a fabric may be late by 5 ms.
     let of_flows = |keys: &str| {
-        let step = format!("duration = \"5s\"\nwarm_up = \"1s\"\ntcp = {{ window = \"128KiB\"{keys} }}");
-        let (_, summary, _) = run_settled(&unequal(&step), &[]);
+        let step = format!("duration = \"8s\"\nwarm_up = \"4s\"\ntcp = {{ window = \"2MB\"{keys} }}");
+        let text = unequal(&step)
+            .replace("rtt = \"10ms\"", "rtt = \"200ms\"")
+            .replace("rate = \"20Mbit/s\"", "rate = \"20Mbit/s\", queue = { bytes = \"4MB\" }");
+        let (_, summary, _) = run_settled(&text, &[]);
         let flows = &summary["points"][0]["metrics"]["stream.flow_goodput_bits_per_second"];
         assert_eq!(flows["n"], 2, "{summary:#}");
         [flows["min"].as_f64().unwrap(), flows["max"].as_f64().unwrap()]
