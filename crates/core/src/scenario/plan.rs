@@ -204,12 +204,8 @@ pub enum Priority {
 impl Priority {
     pub const NAMES: &'static [&'static str] = &["low", "normal", "high"];
 
-    pub(super) fn of(name: &str) -> Priority {
-        match name {
-            "normal" => Priority::Normal,
-            "high" => Priority::High,
-            _ => Priority::Low,
-        }
+    pub(super) fn parse(name: &str) -> Option<Priority> {
+        [Priority::Low, Priority::Normal, Priority::High].into_iter().find(|priority| priority.name() == name)
     }
 
     pub fn name(self) -> &'static str {

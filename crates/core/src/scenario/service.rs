@@ -100,7 +100,7 @@ fn read(
         _ => {}
     }
     let priority = reader.table("priority").map(|table| {
-        let said = |role: &Role| Some((*role, Priority::of(&table.text(role.name())?)));
+        let said = |role: &Role| Some((*role, Priority::parse(&table.text(role.name())?)?));
         let all = Role::ALL.iter().filter_map(said);
         // What is said and what is left out are the same service.
         all.filter(|(_, priority)| *priority != Priority::Low).collect()
