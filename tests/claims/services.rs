@@ -480,6 +480,7 @@ do = { kill = { for = "1s" } }
         .replace("trials = 2", "trials = 1");
     let scenario = Scenario::new(&format!("{read}{LAB}{MOUNTED}{more}"));
     let summary = settled(|| scenario.summary(), |summary| summary);
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
     let of_step = |step: usize, metric: &str| {
         summary["points"][step]["metrics"][metric]["max"]
             .as_f64()
