@@ -187,7 +187,7 @@ fn a_pair_that_cannot_reach_its_peer_fails_within_its_time_and_the_next_round_be
     assert_eq!(done.status, 3, "a pair without a turn that counts: {:#}", done.summary);
     let cells = done.cells(1);
     assert!(
-        cells[0]["value"].is_null() && cells[0]["failure"].as_str().unwrap().contains("b-0"),
+        cells[0]["value"].is_null() && cells[0]["failure"].as_str().is_some_and(|why| why.contains("b-0")),
         "{cells:#?}"
     );
     assert!(cells[1..].iter().all(|cell| cell["value"].as_f64().unwrap() > 20e6), "{cells:#?}");
@@ -212,7 +212,8 @@ fn every_workload_takes_turns() {
         + &step("burst", "size = \"100kB\"\nrepetitions = 5")
         + &step("connect", "count = 20")
         + &step("stream", "duration = \"500ms\"\ndirection = \"both\"\nstreams = 2");
-    // Trials this short often do not count beside other programs; that each pair had its turn and its figure is the claim.
+    // Turns this short often do not count beside other programs (half a second may be off by 5 ms), and then their figures stand with
+    // the turn; that each pair had its turn and its figure is the claim.
     let done = run_text(&format!("{LAB}{steps}"));
     let trials = done.lines("trials.jsonl");
     let metrics = [
@@ -225,10 +226,17 @@ fn every_workload_takes_turns() {
     for (point, metric) in metrics.into_iter().enumerate() {
         assert_eq!(done.summary["points"][point]["matrix"]["metric"], metric);
         assert_eq!(done.cells(point).len(), 4);
-        let rows = trials[point]["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == metric);
+        let turns = trials[point]["pairs"].as_array().unwrap().iter();
+        let rows = turns.chain([&trials[point]]).filter_map(|it| it["rows"].as_array()).flatten();
+        let of_metric = rows.filter(|row| row["metric"] == metric);
         let pairs: BTreeSet<&str> =
-            rows.filter_map(|row| row["entity"].as_str()?.split_once('.')).map(|it| it.1).collect();
-        assert_eq!(pairs, BTreeSet::from(["a-0.a-1", "a-0.c-0", "b-0.a-1", "b-0.c-0"]), "{metric}");
+            of_metric.filter_map(|row| row["entity"].as_str()?.split_once('.')).map(|it| it.1).collect();
+        let cells = done.cells(point);
+        assert_eq!(
+            pairs,
+            BTreeSet::from(["a-0.a-1", "a-0.c-0", "b-0.a-1", "b-0.c-0"]),
+            "{metric}: {cells:#?}"
+        );
     }
     // Two ways of four milliseconds, and none within the site.
     let asked = || run_text(&format!("{LAB}{}", step("latency", "count = 50")));

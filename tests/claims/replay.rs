@@ -218,9 +218,7 @@ fn a_server_that_dies_under_a_replay_fails_the_jobs_that_do_not_wait_for_it_and_
     need_lab();
     let _turn = beside();
     let scenario = Scenario::new(&format!("{REPLAY}{LAB}"));
-    let ran = || document(&scenario.run(&[]));
-    let summary = settled(ran, |summary| summary);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    let summary = scenario.passed();
     let of = |case: &str, metric: &str| {
         let points = summary["points"].as_array().unwrap();
         let point = points.iter().find(|point| point["case"] == case).unwrap();
@@ -331,9 +329,7 @@ fn a_server_that_was_emptied_under_load_goes_without_a_failed_job() {
 
 /// Where the results of a scenario are that passes.
 pub fn passed(scenario: &Scenario) -> PathBuf {
-    let summary = settled(|| document(&scenario.run(&[])), |summary| summary);
-    assert_eq!(summary["verdict"], "pass", "{summary:#}");
-    PathBuf::from(summary["results"].as_str().unwrap())
+    PathBuf::from(scenario.passed()["results"].as_str().unwrap())
 }
 
 /// A figure of one trial.

@@ -126,7 +126,7 @@ impl Drop for Run {
 }
 
 /// The summary of a run whose scheduler, to which nothing is done, told of every heartbeat in time: one without a core for 100 ms drops
-/// those it missed, by that name, and then the run says nothing of what a failure costs. It is made again alone, four times at most.
+/// those it missed, by that name, and then the run says nothing of what a failure costs. It is made again, as `again_alone` does.
 // Spec: event-building.md#beats-1
 pub fn in_time(make: impl FnMut() -> Value) -> Value {
     let missed = |summary: &Value| {
@@ -135,7 +135,7 @@ pub fn in_time(make: impl FnMut() -> Value) -> Value {
     };
     match again_alone(make, missed) {
         (summary, None) => summary,
-        (summary, Some(_)) => panic!("the machine was too busy for this claim, four times: {summary:#}"),
+        (summary, Some(_)) => panic!("the machine was too busy for this claim, each time: {summary:#}"),
     }
 }
 

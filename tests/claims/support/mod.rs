@@ -9,7 +9,7 @@ mod lanes;
 #[path = "../../../adapters/zookeeper/tests/claims/support/server.rs"]
 pub mod zookeeper;
 
-pub use lanes::{alone, beside, light, turn};
+pub use lanes::{alone, beside, light, take_all, turn};
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ pub fn run_scenario(text: &str, more: &[&str]) -> (i32, Value, Ran) {
 
 /// As `run_scenario`, for claims about what the lab does when the machine lets it: a run that says of itself that it is
 /// emulator-limited or generator-limited (a core that stood still for 40 ms costs a clock of 21 ms two ticks), or that a trial
-/// does not count, proves nothing either way and is made again, aloud, three times at most. Where the machine was still too busy
+/// does not count, proves nothing either way and is made again, aloud, `ROUNDS` times at most. Where the machine was still too busy
 /// then, the test says so and fails; else what is returned last stands.
 pub fn run_settled(text: &str, more: &[&str]) -> (i32, Value, Ran) {
     settled(|| run_scenario(text, more), |(_, summary, _)| summary)
@@ -177,7 +177,7 @@ pub fn again_alone<T>(
         match in_the_way(&result) {
             Some(reasons) if round + 1 < ROUNDS => {
                 eprintln!("made again alone, because the machine was in the way: {reasons}");
-                lanes::take_all();
+                take_all();
             }
             last => return (result, last),
         }
