@@ -1,6 +1,9 @@
 //! `weir io`, and io steps of scenarios, on files of this machine.
 
-use super::support::{Ran, beside, finish_within, need_lab, ran, run, run_file, settled, start, turn, weir};
+use super::support::{
+    Ran, beside, finish_within, free_port, need_lab, ran, run, run_file, settled, start, summary_in, turn,
+    weir,
+};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -176,6 +179,17 @@ fn what_cannot_be_loaded_is_an_error_in_words_and_nothing_is_left() {
         );
     }
     assert_eq!(names(folder.path()), [""; 0]);
+}
+
+// Spec: storage.md#io-8
+#[test]
+fn a_server_that_is_not_there_is_named_with_its_reason_although_operations_may_take_longer() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    for scheme in ["root", "dav"] {
+        let ran = run(&["io", "seq", &format!("{scheme}://{nobody}//f"), "--timeout", "10min", "--json"]);
+        let warnings = summary_in(&ran.stdout)["warnings"].to_string();
+        assert!(warnings.contains(&nobody) && warnings.contains("Connection refused"), "{warnings}");
+    }
 }
 
 // Spec: storage.md#io-2

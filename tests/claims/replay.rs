@@ -108,10 +108,10 @@ fn a_trace_that_is_damaged_or_names_what_is_not_there_is_refused_by_its_place_an
         "--records",
         "50",
         "--out",
-        text(folder.path()),
+        text(&path("traces/of-here")),
     ]);
     assert_eq!(made.status, 0, "{}", made.stderr);
-    let of_file = text(&path("random-3.trace")).to_owned();
+    let of_file = text(&path("traces/of-here/random-3.trace")).to_owned();
     let replay = |trace: &str| {
         let keys = ["--file-size", "1MB", "--files-per-job", "1", "--reads", "50", "--json"];
         document(&run(&[&["io", "replay", text(&data), "--trace", trace][..], &keys].concat()))

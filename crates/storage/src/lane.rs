@@ -145,7 +145,7 @@ impl Lane {
             for file in files {
                 let asked = clock::monotonic();
                 let operation = Operation::Open { path: file.path.clone(), mode };
-                let answer = weir_seams::target::ask(&mut *session, operation, plan.timeout)?;
+                let answer = weir_seams::target::ask(&mut *session, operation, plan.found_within())?;
                 open_times.record(clock::monotonic().since(asked).as_nanos() as u64);
                 let Answer::Opened { file: id, .. } = answer else { continue };
                 opened.push(JobFile {

@@ -61,9 +61,12 @@ impl Laid {
     ///
     /// Errors: a file lacks, is too small, or cannot be made.
     pub fn lay(plan: &Plan, jobs: &[u32], makes_shared: bool) -> Result<Laid, TargetError> {
-        let settings = SessionSettings { depth: DEPTH, timeout: plan.timeout };
-        let session = plan.target.build.session(&plan.url, &plan.options, settings)?;
-        let mut laid = Laid { files: BTreeMap::new(), made: Vec::new(), session, keep: plan.keep };
+        let session = |timeout: Duration| {
+            let settings = SessionSettings { depth: DEPTH, timeout };
+            plan.target.build.session(&plan.url, &plan.options, settings)
+        };
+        let (files, made, session_of_looking) = (BTreeMap::new(), Vec::new(), session(plan.found_within())?);
+        let mut laid = Laid { files, made, session: session_of_looking, keep: plan.keep };
         let names = laid.names(plan)?;
         let may_make = !plan.is_shared || makes_shared;
         let of_job =
@@ -73,6 +76,10 @@ impl Laid {
         let paths: BTreeSet<String> = wanted.iter().map(|index| names.of(*index)).collect();
         let paths: Vec<String> = paths.into_iter().collect();
         let there = laid.looked_at(plan, &paths)?;
+        if plan.file_bytes.is_some() && plan.timeout > plan.found_within() {
+            // What is written may take as long as a load's own operations.
+            laid.session = session(plan.timeout)?;
+        }
         let mut found = BTreeMap::new();
         for (path, there) in paths.into_iter().zip(there) {
             found.insert(path.clone(), laid.file(plan, path, there, may_make)?);
@@ -119,10 +126,10 @@ impl Laid {
             }
             under_way += batch.len();
             self.session.submit(&mut batch);
-            let reaped = self.session.reap(&mut done, plan.timeout);
+            let reaped = self.session.reap(&mut done, plan.found_within());
             reaped.map_err(|error| TargetError::new(error.to_string()))?;
             if done.is_empty() {
-                let text = format!("{}: no answer within {:?}", plan.url, plan.timeout);
+                let text = format!("{}: no answer within {:?}", plan.url, plan.found_within());
                 return Err(TargetError::coded("ETIMEDOUT", text));
             }
             under_way -= done.len();
@@ -139,6 +146,11 @@ impl Laid {
         ask(&mut *self.session, operation, plan.timeout)
     }
 
+    /// As `ask`, of what is there.
+    fn asked(&mut self, plan: &Plan, operation: Operation) -> Result<Answer, TargetError> {
+        ask(&mut *self.session, operation, plan.found_within())
+    }
+
     fn names(&mut self, plan: &Plan) -> Result<Names, TargetError> {
         if !plan.listed.is_empty() {
             return Ok(Names::There(plan.listed.clone()));
@@ -150,7 +162,7 @@ impl Laid {
         if !offers.keeps_content {
             return Ok(Names::Made);
         }
-        let is_folder = match self.ask(plan, Operation::Stat { path: String::new() }) {
+        let is_folder = match self.asked(plan, Operation::Stat { path: String::new() }) {
             Ok(Answer::Info { is_folder, .. }) => is_folder,
             Ok(_) => false,
             Err(error) if error.is_missing() => false,
@@ -169,14 +181,14 @@ impl Laid {
             };
         }
         if plan.reads_only() && offers.lists {
-            let mut there = match self.ask(plan, Operation::List { path: String::new() })? {
+            let mut there = match self.asked(plan, Operation::List { path: String::new() })? {
                 Answer::Names(names) => names,
                 _ => Vec::new(),
             };
             there.sort_unstable();
             let mut files = Vec::new();
             for path in there {
-                let info = self.ask(plan, Operation::Stat { path: path.clone() })?;
+                let info = self.asked(plan, Operation::Stat { path: path.clone() })?;
                 if matches!(info, Answer::Info { is_folder: false, .. }) {
                     files.push(path);
                 }
@@ -223,7 +235,17 @@ impl Laid {
                 wanted
             }
             (None, _) => {
-                let text = format!("{of_url} does not exist; `file_size` says how large to make it");
+                let offers = plan.target.build.offers();
+                // Nobody could say what is in the folder.
+                let unlisted =
+                    plan.reads_only() && !offers.lists && plan.numbered.is_none() && plan.listed.is_empty();
+                let named = match unlisted {
+                    true => {
+                        "; this kind of target lists no folder: name its files, or their pattern as in `f-{n}`"
+                    }
+                    false => "",
+                };
+                let text = format!("{of_url} does not exist; `file_size` says how large to make it{named}");
                 return Err(TargetError::coded("ENOENT", text));
             }
         };

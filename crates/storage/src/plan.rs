@@ -77,6 +77,9 @@ pub const MEMORY_BYTES_MAX: u64 = 8 << 30;
 pub const MADE: &str = "weir-io";
 /// In a target's path, the number of a file: 0 and on.
 pub const NUMBER: &str = "{n}";
+/// A target that says nothing of a file for so long is not there; a little less than a load may prepare (`Bounds`), so that the target's
+/// own reason is told and not that time is up.
+const FOUND_WITHIN: Duration = Duration::from_secs(18);
 
 #[derive(Clone)]
 pub struct Plan {
@@ -138,6 +141,11 @@ pub fn numbered(path: &mut String) -> Option<String> {
 }
 
 impl Plan {
+    /// How long is waited for what the target says of a file while the load is prepared.
+    pub fn found_within(&self) -> Duration {
+        self.timeout.min(FOUND_WITHIN)
+    }
+
     /// Errors: what contradicts itself or names no target, in words that name the key.
     pub fn of(
         pattern: Pattern,

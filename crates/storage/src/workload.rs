@@ -77,7 +77,7 @@ impl Workload for Io {
         }
         let made_bytes = plan.file_bytes.unwrap_or(0).saturating_mul(plan.file_count());
         let bounds = Bounds {
-            prepare: Duration::from_secs(20) + Duration::from_secs(made_bytes / MADE_BYTES_PER_SECOND),
+            prepare: Bounds::default().prepare + Duration::from_secs(made_bytes / MADE_BYTES_PER_SECOND),
             still: plan.timeout + Duration::from_secs(10),
             drain: plan.timeout + Duration::from_secs(10),
         };

@@ -12,7 +12,7 @@ use weir_core::units::{Bytes, human};
 use weir_storage::trace::import::{FORMATS, Format, Imported, format, import};
 use weir_storage::trace::show::{Figures, Shape, picture};
 use weir_storage::trace::{Record, Trace, make, text};
-use weir_sys::directory::write_named;
+use weir_sys::directory::{Directory, write_named};
 
 /// Traces of what programs read: import, make, look at and record them
 #[derive(Args)]
@@ -52,7 +52,7 @@ enum Action {
         /// Another seed makes others alike; replays that name a trace have that of 0
         #[arg(long, value_name = "N", default_value_t = 0)]
         seed: u64,
-        /// Folder for NAME.trace
+        /// Folder for NAME.trace, made where there is none
         #[arg(long, value_name = "DIR", default_value = ".")]
         out: PathBuf,
     },
@@ -178,6 +178,7 @@ fn make_all(names: &[String], file_bytes: u64, records: u32, seed: u64, out: &Pa
     if chosen.is_empty() {
         chosen.extend(&make::ALL);
     }
+    Directory::create(out).with_context(|| out.display().to_string())?;
     for made in chosen {
         let path = out.join(format!("{}.trace", made.name));
         let remark = format!("{}: {}; for files of {file_bytes} B, from seed {seed}", made.name, made.about);

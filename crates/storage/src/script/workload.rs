@@ -101,7 +101,7 @@ impl Workload for Scripted {
         let bytes = expected.bytes.saturating_mul(jobs);
         let seconds = 1 + bytes / BYTES_PER_SECOND + operations / OPERATIONS_PER_SECOND;
         let bounds = Bounds {
-            prepare: Duration::from_secs(20),
+            prepare: Bounds::default().prepare,
             still: plan.timeout + self.kind.pause(&plan) + Duration::from_secs(10),
             drain: plan.timeout + Duration::from_secs(10),
         };
