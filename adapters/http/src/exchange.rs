@@ -184,7 +184,9 @@ impl Asker {
             let taken = self.connections.take(&origin, is_last || retries > 0).await;
             let mut carried = taken.map_err(|error| {
                 let code = weir_sys::errno::name(&error).unwrap_or("EPROTO");
-                TargetError::coded(code, format!("{origin}: cannot connect: {error}")).retried(retries)
+                let is_garbled = error.kind() == std::io::ErrorKind::InvalidData;
+                let hint = if is_garbled { "; does it speak TLS there?" } else { "" };
+                TargetError::coded(code, format!("{origin}: cannot connect: {error}{hint}")).retried(retries)
             })?;
             let request = self.request(ask.method, &origin, &path, &ask.query, &ask.headers, sent)?;
             let response = match carried.send(request).await {

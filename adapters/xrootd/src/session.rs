@@ -107,7 +107,7 @@ impl XrootdSession {
                 Action::Connect { connection, place } => {
                     let begun = addresses(&place).and_then(|addresses| self.connect(connection, addresses));
                     if let Err(error) = begun {
-                        self.lost(connection, &in_words(&place, &error));
+                        self.lost(connection, &format!("cannot connect: {error}"));
                     }
                 }
                 Action::Secure { connection, place } => {
@@ -280,10 +280,6 @@ fn literal(host: &str) -> Option<IpAddr> {
         v4 @ IpAddr::V4(_) => v4,
     };
     Some(address)
-}
-
-fn in_words(place: &Place, error: &io::Error) -> String {
-    format!("cannot connect to {}:{}: {error}", place.host, place.port)
 }
 
 impl Session for XrootdSession {

@@ -237,8 +237,11 @@ impl Laid {
             (None, _) => {
                 let offers = plan.target.build.offers();
                 // Nobody could say what is in the folder.
-                let unlisted =
-                    plan.reads_only() && !offers.lists && plan.numbered.is_none() && plan.listed.is_empty();
+                let unlisted = plan.reads_only()
+                    && !offers.lists
+                    && !path.is_empty()
+                    && plan.numbered.is_none()
+                    && plan.listed.is_empty();
                 let named = match unlisted {
                     true => {
                         "; this kind of target lists no folder: name its files, or their pattern as in `f-{n}`"
