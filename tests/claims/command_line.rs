@@ -94,6 +94,40 @@ fn a_file_of_ten_megabytes_of_random_bytes_or_of_nothing_is_refused_in_words() {
     assert_eq!(run(&["check", "/nowhere/at/all.toml"]).status, 2);
 }
 
+// Spec: scenario.md#fault-9
+#[test]
+fn a_fault_on_a_service_that_another_case_needs_is_left_out_where_nobody_needs_it() {
+    let service = |name: &str, host: &str| {
+        format!(
+            "[[service]]\nname = \"{name}\"\nsystem = \"webdav\"\nplace = {{ server = \"{host}\" }}\n\
+             disk = {{ size = \"100MB\", rate = \"20MB/s\" }}\ncontent = {{ path = \"f-{{n}}\", size = \"1MB\" }}\n"
+        )
+    };
+    let fault = |name: &str, on: &str, act: &str| {
+        format!(
+            "[[fault]]\nname = \"{name}\"\nenabled = false\nat = \"1s\"\non = \"{on}\"\ndo = {{ {act} = {{ for = \"1s\" }} }}\n"
+        )
+    };
+    let text = "[scenario]\nname = \"two\"\n[[lab.site]]\nname = \"a\"\nhosts = 3\n".to_owned()
+        + &service("one", "a-1")
+        + &service("two", "a-2")
+        + &fault("stuck", "service.one.disk", "stuck")
+        + &fault("dies", "service.two.server", "kill")
+        + "[[step]]\nname = \"load\"\nworkload = \"io-random\"\nhosts = \"a-0\"\ntarget = \"service:one/f-0\"\nduration = \"3s\"\n\
+           [[case]]\nname = \"one\"\nset = { \"fault.stuck.enabled\" = true }\n\
+           [[case]]\nname = \"two\"\nset = { \"step.load.target\" = \"service:two/f-0\", \"fault.dies.enabled\" = true }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two.toml");
+    fs::write(&file, &text).unwrap();
+    let ran = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let error = refused(&text.replacen("enabled = false\n", "", 1), &[]);
+    assert!(error.contains("no step needs a service \"one\" with disks"), "{error}");
+    assert!(error.contains("`enabled = false` leaves the fault out"), "{error}");
+    let error = refused(&text.replace("service.two.server", "service.tow.server"), &[]);
+    assert!(error.contains("no step needs a service \"tow\""), "{error}");
+}
+
 #[test]
 fn what_is_not_built_yet_is_refused_by_name() {
     let step = stream_step("").replace("\"stream\"", "\"copy\"");

@@ -28,6 +28,41 @@ struct Names {
     real: bool,
 }
 
+/// Services that a fault may be on.
+#[derive(Clone, Copy)]
+struct Serving<'a> {
+    /// By the steps of this configuration.
+    needed: &'a [Service],
+    /// Names of those that only other configurations need.
+    unneeded: &'a BTreeSet<&'a str>,
+    /// Whether the fault happens in this one.
+    is_enabled: bool,
+}
+
+impl Serving<'_> {
+    /// A fault is on the service `name`, which is none of `known`: no mistake where the fault is left out and another case needs it.
+    // Spec: scenario.md#fault-9
+    fn lacks<'a>(
+        &self,
+        reader: &Reader<'_>,
+        name: &str,
+        what: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) {
+        let (problems, at) = (reader.problems(), reader.place_of("on"));
+        let message = format!("`on`: no step needs a service {:?}{what}", shortened(name));
+        match (self.unneeded.contains(name), self.is_enabled) {
+            (true, false) => {}
+            (true, true) => problems.add_help(
+                at,
+                message,
+                "`enabled = false` leaves the fault out; cases whose steps need the service set it to true",
+            ),
+            (false, _) => problems.add_helped(at, message, suggestion(name, known)),
+        }
+    }
+}
+
 /// Decodes the enabled faults of one configuration.
 pub(super) fn faults(
     context: &Context<'_>,
@@ -51,6 +86,8 @@ pub(super) fn faults(
         found: BTreeMap::new(),
         real: root.get("hosts").is_some(),
     };
+    let declared = root.tables("service").into_iter().filter_map(|table| table.text("name"));
+    let unneeded = declared.filter(|name| services.iter().all(|service| service.name != *name)).collect();
     let mut parts = 0usize;
     for (index, (table, at)) in tables.into_iter().enumerate() {
         if problems.full() {
@@ -67,7 +104,8 @@ pub(super) fn faults(
         }
         names.insert(name.clone());
         let enabled = reader.flag("enabled");
-        let read = read_fault(&reader, name, topology, (steps, services), &mut known);
+        let serving = Serving { needed: services, unneeded: &unneeded, is_enabled: enabled != Some(false) };
+        let read = read_fault(&reader, name, topology, (steps, serving), &mut known);
         let (Some(true), Some(fault)) = (enabled, read) else { continue };
         let hosts = |part: &FaultPart| match &part.affected {
             Affected::Link => 1,
@@ -89,7 +127,7 @@ fn read_fault(
     reader: &Reader<'_>,
     name: String,
     topology: Option<&Topology>,
-    (steps, services): (&[Step], &[Service]),
+    (steps, serving): (&[Step], Serving<'_>),
     known: &mut Names,
 ) -> Option<Fault> {
     let (at, every) = (reader.duration("at"), reader.duration("every"));
@@ -114,8 +152,8 @@ fn read_fault(
     let mut on = Vec::new();
     let of_hosts = match (kind.on, on_text.strip_prefix("service.")) {
         (FaultOn::Links, _) => None,
-        (FaultOn::Disks, _) => Some(read_disks_on(reader, &on_text, topology, services)?),
-        (_, Some(on)) => Some(read_daemons_on(reader, on, kind, topology, services)?),
+        (FaultOn::Disks, _) => Some(read_disks_on(reader, &on_text, topology, serving)?),
+        (_, Some(on)) => Some(read_daemons_on(reader, on, kind, topology, serving)?),
         (FaultOn::Processes, None) => {
             Some(Affected::Processes(read_hosts_on(reader, &on_text, topology, known.real)?))
         }
@@ -275,7 +313,7 @@ fn read_disks_on(
     reader: &Reader<'_>,
     on: &str,
     topology: &Topology,
-    services: &[Service],
+    serving: Serving<'_>,
 ) -> Option<Affected> {
     let (problems, at) = (reader.problems(), reader.place_of("on"));
     let words: Vec<&str> = on.splitn(5, '.').collect();
@@ -290,11 +328,9 @@ fn read_disks_on(
             return None;
         }
     };
-    let with_disks = services.iter().filter(|service| service.disk.is_some());
+    let with_disks = serving.needed.iter().filter(|service| service.disk.is_some());
     let Some(service) = with_disks.clone().find(|service| service.name == name) else {
-        let names = with_disks.map(|service| service.name.as_str());
-        let message = format!("`on`: no step needs a service {:?} with disks", shortened(name));
-        problems.add_helped(at, message, suggestion(name, names));
+        serving.lacks(reader, name, " with disks", with_disks.map(|service| service.name.as_str()));
         return None;
     };
     let hosts = hosts_of(reader, host, topology, (service, Role::Server, "disk"))?;
@@ -318,15 +354,13 @@ fn read_daemons_on(
     on: &str,
     kind: &FaultKind,
     topology: &Topology,
-    services: &[Service],
+    serving: Serving<'_>,
 ) -> Option<Affected> {
     let (problems, at) = (reader.problems(), reader.place_of("on"));
     let mut words = on.splitn(3, '.');
     let (name, role, host) = (words.next().unwrap_or_default(), words.next(), words.next().unwrap_or("*"));
-    let Some(service) = services.iter().find(|service| service.name == name) else {
-        let names = services.iter().map(|service| service.name.as_str());
-        let message = format!("`on`: no step needs a service called {:?}", shortened(name));
-        problems.add_helped(at, message, suggestion(name, names));
+    let Some(service) = serving.needed.iter().find(|service| service.name == name) else {
+        serving.lacks(reader, name, "", serving.needed.iter().map(|service| service.name.as_str()));
         return None;
     };
     let Some((role, _)) = service.place.iter().find(|(own, _)| Some(own.name()) == role) else {
