@@ -95,6 +95,13 @@ fn a_key_in_the_wrong_place_is_answered_with_the_place_where_it_belongs() {
     );
     answered(&lab("fault = 1"), "`fault` in [lab]", "`fault` belongs in the file itself, as [[fault]]");
     answered(&format!("[[link]]\n{LAB}"), "`link` in a scenario", "`link` belongs in [lab], as [[lab.link]]");
+    answered(
+        &format!(
+            "{LAB}[[criterion]]\ntext = \"quick\"\nmetric = \"stream.total_goodput_bits_per_second\"\nstreams = 4\nat_least = 1.0\n"
+        ),
+        "`streams` in [[criterion]]",
+        "`where = { streams = … }` keeps a criterion to some points; `streams` belongs in [[step]]",
+    );
     let own = LAB.replacen("rtt = \"1s\"", "rtt = \"1s\"\nbytes = \"1MB\"", 1);
     answered(
         &own,

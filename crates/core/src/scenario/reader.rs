@@ -289,9 +289,17 @@ fn unknown_key<'n>(
         return;
     }
     // A name that stands elsewhere as it is written is a better guess than one here with a letter or two changed.
-    let help = explain::homes(key, schema, &problems.language)
-        .map(|homes| format!("`{}` belongs in {homes}", shortened(key)))
-        .or_else(|| suggestion(key, names));
+    let belongs = |homes: String| {
+        let key = shortened(key);
+        match schema {
+            "criterion" => format!(
+                "`where = {{ {key} = … }}` keeps a criterion to some points; `{key}` belongs in {homes}"
+            ),
+            _ => format!("`{key}` belongs in {homes}"),
+        }
+    };
+    let help =
+        explain::homes(key, schema, &problems.language).map(belongs).or_else(|| suggestion(key, names));
     problems.add_helped(entry.key_at, message, help);
 }
 
