@@ -338,6 +338,7 @@ impl Kind for Replay {
             let reads = own.reads.unwrap_or(possible);
             let mean = trace.totals.bytes / trace.totals.records.max(1);
             all.acts = all.acts.max(reads);
+            all.looked_through += choice.trace().map_or(0, |trace| trace.totals.records);
             all.bytes = all.bytes.max(reads.saturating_mul(mean));
             let thinking = own.think.time().as_secs_f64() * reads as f64;
             let time = own.own_time(&trace).as_secs_f64() + thinking;

@@ -249,3 +249,20 @@ fn what_cannot_be_replayed_is_refused_before_anything_is_touched() {
         assert!(error.contains(wanted), "{error}");
     }
 }
+
+// Spec: storage.md#io-8
+#[test]
+fn a_trace_of_a_file_has_time_to_be_looked_through_and_one_that_is_made_needs_none() {
+    let (_kept, path) = written("long", &[], false, &[read(0, 1), read(5, 1), read(9, 1)]);
+    let looked_through = |trace: String| {
+        let mut plan = ScriptPlan::of(
+            &values(&REPLAY, "mem:", &[("trace", Value::Text(trace))]),
+            crate::target::TARGETS,
+        )
+        .unwrap();
+        REPLAY.settle(&mut plan).unwrap();
+        REPLAY.expected(&plan).unwrap().looked_through
+    };
+    assert_eq!(looked_through(path.display().to_string()), 3);
+    assert_eq!(looked_through("random-1".to_owned()), 0);
+}

@@ -170,6 +170,8 @@ pub struct Expected {
     pub bytes: u64,
     pub acts: u64,
     pub time: Duration,
+    /// Operations of traces that are looked through before anything starts.
+    pub looked_through: u64,
 }
 
 impl Expected {

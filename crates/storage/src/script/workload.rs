@@ -28,6 +28,8 @@ use weir_transport::Key;
 /// A load of unknown speed is planned as if it moved so much, and did so many operations.
 const BYTES_PER_SECOND: u64 = 100_000_000;
 const OPERATIONS_PER_SECOND: u64 = 1_000;
+/// A host that looks through a trace is waited for as if it read so many of its lines; it reads some ten times as many.
+const LOOKED_THROUGH_PER_SECOND: u64 = 500_000;
 const COMPLETE_WITHIN: Duration = Duration::from_secs(5);
 
 struct Scripted {
@@ -101,7 +103,8 @@ impl Workload for Scripted {
         let bytes = expected.bytes.saturating_mul(jobs);
         let seconds = 1 + bytes / BYTES_PER_SECOND + operations / OPERATIONS_PER_SECOND;
         let bounds = Bounds {
-            prepare: Bounds::default().prepare,
+            prepare: Bounds::default().prepare
+                + Duration::from_secs(expected.looked_through / LOOKED_THROUGH_PER_SECOND),
             still: plan.timeout + self.kind.pause(&plan) + Duration::from_secs(10),
             drain: plan.timeout + Duration::from_secs(10),
         };
