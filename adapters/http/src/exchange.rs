@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio_rustls::rustls;
 use weir_seams::target::{Buffer, Piece, TargetError};
 use weir_sys::clock;
 
@@ -184,7 +185,8 @@ impl Asker {
             let taken = self.connections.take(&origin, is_last || retries > 0).await;
             let mut carried = taken.map_err(|error| {
                 let code = weir_sys::errno::name(&error).unwrap_or("EPROTO");
-                let is_garbled = error.kind() == std::io::ErrorKind::InvalidData;
+                let of_tls = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+                let is_garbled = matches!(of_tls, Some(rustls::Error::InvalidMessage(_)));
                 let hint = if is_garbled { "; does it speak TLS there?" } else { "" };
                 TargetError::coded(code, format!("{origin}: cannot connect: {error}{hint}")).retried(retries)
             })?;

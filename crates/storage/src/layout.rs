@@ -53,6 +53,8 @@ pub struct Laid {
     pub files: BTreeMap<u64, LaidFile>,
     made: Vec<String>,
     session: Box<dyn Session>,
+    /// How long it waits for an answer.
+    within: Duration,
     keep: bool,
 }
 
@@ -65,8 +67,9 @@ impl Laid {
             let settings = SessionSettings { depth: DEPTH, timeout };
             plan.target.build.session(&plan.url, &plan.options, settings)
         };
-        let (files, made, session_of_looking) = (BTreeMap::new(), Vec::new(), session(plan.found_within())?);
-        let mut laid = Laid { files, made, session: session_of_looking, keep: plan.keep };
+        let (within, keep) = (plan.found_within(), plan.keep);
+        let mut laid =
+            Laid { files: BTreeMap::new(), made: Vec::new(), session: session(within)?, within, keep };
         let names = laid.names(plan)?;
         let may_make = !plan.is_shared || makes_shared;
         let of_job =
@@ -76,9 +79,9 @@ impl Laid {
         let paths: BTreeSet<String> = wanted.iter().map(|index| names.of(*index)).collect();
         let paths: Vec<String> = paths.into_iter().collect();
         let there = laid.looked_at(plan, &paths)?;
-        if plan.file_bytes.is_some() && plan.timeout > plan.found_within() {
+        if plan.file_bytes.is_some() && plan.timeout > within {
             // What is written may take as long as a load's own operations.
-            laid.session = session(plan.timeout)?;
+            (laid.session, laid.within) = (session(plan.timeout)?, plan.timeout);
         }
         let mut found = BTreeMap::new();
         for (path, there) in paths.into_iter().zip(there) {
@@ -126,10 +129,10 @@ impl Laid {
             }
             under_way += batch.len();
             self.session.submit(&mut batch);
-            let reaped = self.session.reap(&mut done, plan.found_within());
+            let reaped = self.session.reap(&mut done, self.within);
             reaped.map_err(|error| TargetError::new(error.to_string()))?;
             if done.is_empty() {
-                let text = format!("{}: no answer within {:?}", plan.url, plan.found_within());
+                let text = format!("{}: no answer within {:?}", plan.url, self.within);
                 return Err(TargetError::coded("ETIMEDOUT", text));
             }
             under_way -= done.len();
@@ -142,13 +145,8 @@ impl Laid {
         Ok(found)
     }
 
-    fn ask(&mut self, plan: &Plan, operation: Operation) -> Result<Answer, TargetError> {
-        ask(&mut *self.session, operation, plan.timeout)
-    }
-
-    /// As `ask`, of what is there.
-    fn asked(&mut self, plan: &Plan, operation: Operation) -> Result<Answer, TargetError> {
-        ask(&mut *self.session, operation, plan.found_within())
+    fn ask(&mut self, operation: Operation) -> Result<Answer, TargetError> {
+        ask(&mut *self.session, operation, self.within)
     }
 
     fn names(&mut self, plan: &Plan) -> Result<Names, TargetError> {
@@ -162,7 +160,7 @@ impl Laid {
         if !offers.keeps_content {
             return Ok(Names::Made);
         }
-        let is_folder = match self.asked(plan, Operation::Stat { path: String::new() }) {
+        let is_folder = match self.ask(Operation::Stat { path: String::new() }) {
             Ok(Answer::Info { is_folder, .. }) => is_folder,
             Ok(_) => false,
             Err(error) if error.is_missing() => false,
@@ -181,14 +179,14 @@ impl Laid {
             };
         }
         if plan.reads_only() && offers.lists {
-            let mut there = match self.asked(plan, Operation::List { path: String::new() })? {
+            let mut there = match self.ask(Operation::List { path: String::new() })? {
                 Answer::Names(names) => names,
                 _ => Vec::new(),
             };
             there.sort_unstable();
             let mut files = Vec::new();
             for path in there {
-                let info = self.asked(plan, Operation::Stat { path: path.clone() })?;
+                let info = self.ask(Operation::Stat { path: path.clone() })?;
                 if matches!(info, Answer::Info { is_folder: false, .. }) {
                     files.push(path);
                 }
@@ -263,7 +261,7 @@ impl Laid {
         size_bytes: u64,
         content: Content,
     ) -> Result<(), TargetError> {
-        let opened = self.ask(plan, Operation::Open { path: path.to_owned(), mode: Mode::Create })?;
+        let opened = self.ask(Operation::Open { path: path.to_owned(), mode: Mode::Create })?;
         self.made.push(path.to_owned());
         let Answer::Opened { file, .. } = opened else { return Ok(()) };
         if plan.mix > 0.0 && plan.target.build.offers().keeps_content {
@@ -302,9 +300,9 @@ impl Laid {
                     buffers.extend(completion.buffer);
                 }
             }
-            self.ask(plan, Operation::Sync { file })?;
+            self.ask(Operation::Sync { file })?;
         }
-        self.ask(plan, Operation::Close { file }).map(drop)
+        self.ask(Operation::Close { file }).map(drop)
     }
 }
 

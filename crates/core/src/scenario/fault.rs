@@ -33,23 +33,23 @@ struct Names {
 struct Serving<'a> {
     /// By the steps of this configuration.
     needed: &'a [Service],
-    /// Names of those that only other configurations need.
+    /// Names of those in the file that none of them needs.
     unneeded: &'a BTreeSet<&'a str>,
     /// Whether the fault happens in this one.
     is_enabled: bool,
 }
 
-impl Serving<'_> {
-    /// A fault is on the service `name`, which is none of `known`: no mistake where the fault is left out and another case needs it.
+impl<'a> Serving<'a> {
+    /// The service that a fault is on. Where none is called so a problem is told, unless the fault is left out and another case needs
+    /// the service.
     // Spec: scenario.md#fault-9
-    fn lacks<'a>(
-        &self,
-        reader: &Reader<'_>,
-        name: &str,
-        what: &str,
-        known: impl Iterator<Item = &'a str> + Clone,
-    ) {
+    fn named(&self, reader: &Reader<'_>, name: &str, with_disks: bool) -> Option<&'a Service> {
+        let known = self.needed.iter().filter(|service| !with_disks || service.disk.is_some());
+        if let Some(service) = known.clone().find(|service| service.name == name) {
+            return Some(service);
+        }
         let (problems, at) = (reader.problems(), reader.place_of("on"));
+        let what = if with_disks { " with disks" } else { "" };
         let message = format!("`on`: no step needs a service {:?}{what}", shortened(name));
         match (self.unneeded.contains(name), self.is_enabled) {
             (true, false) => {}
@@ -58,8 +58,12 @@ impl Serving<'_> {
                 message,
                 "`enabled = false` leaves the fault out; cases whose steps need the service set it to true",
             ),
-            (false, _) => problems.add_helped(at, message, suggestion(name, known)),
+            (false, _) => {
+                let names = known.map(|service| service.name.as_str());
+                problems.add_helped(at, message, suggestion(name, names));
+            }
         }
+        None
     }
 }
 
@@ -328,11 +332,7 @@ fn read_disks_on(
             return None;
         }
     };
-    let with_disks = serving.needed.iter().filter(|service| service.disk.is_some());
-    let Some(service) = with_disks.clone().find(|service| service.name == name) else {
-        serving.lacks(reader, name, " with disks", with_disks.map(|service| service.name.as_str()));
-        return None;
-    };
+    let service = serving.named(reader, name, true)?;
     let hosts = hosts_of(reader, host, topology, (service, Role::Server, "disk"))?;
     let count = service.disk.as_ref().map_or(0, |shape| shape.count);
     let number = match number.map(|text| (text, text.parse::<u32>())) {
@@ -359,10 +359,7 @@ fn read_daemons_on(
     let (problems, at) = (reader.problems(), reader.place_of("on"));
     let mut words = on.splitn(3, '.');
     let (name, role, host) = (words.next().unwrap_or_default(), words.next(), words.next().unwrap_or("*"));
-    let Some(service) = serving.needed.iter().find(|service| service.name == name) else {
-        serving.lacks(reader, name, "", serving.needed.iter().map(|service| service.name.as_str()));
-        return None;
-    };
+    let service = serving.named(reader, name, false)?;
     let Some((role, _)) = service.place.iter().find(|(own, _)| Some(own.name()) == role) else {
         let roles: Vec<&str> = service.place.iter().map(|(role, _)| role.name()).collect();
         let message =
